@@ -1,0 +1,60 @@
+"""What is wanted: one workstation's configuration, as inventories and --config files write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ktfleet.validation import Strict, read_toml, validated
+
+HugepagePolicy = Literal["thp", "hugetlb", "off"]
+
+
+class Hardware(Strict):
+    """The machine that was bought: what is seen must match. Default: 2x Xeon Gold 6138."""
+
+    sockets: Annotated[int, Field(ge=1)] = 2
+    cores_per_socket: Annotated[int, Field(ge=1)] = 20
+
+
+class Hugepages(Strict):
+    """How the expert weights get huge pages.
+
+    `thp`: transparent huge pages. `hugetlb`: a reserved pool on each node, for a server that is started
+    with glibc's hugetlb tunable. `off`: 4 KiB pages. `per_node` is the number of 2 MiB pages in each
+    node's pool (hugetlb only; default: enough for the recipe's shard).
+    """
+
+    policy: HugepagePolicy = "thp"
+    per_node: Annotated[int, Field(ge=1)] | None = None
+
+
+class Workstation(Strict):
+    """One host's wanted configuration.
+
+    recipe: the name of a packaged recipe, or the path of a TOML file.
+    cpuinfer: worker threads over all pools; default: as many as the host allows.
+    kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
+    """
+
+    recipe: str = "dsv4-flash-amxint4"
+    hardware: Hardware = Hardware()
+    hugepages: Hugepages = Hugepages()
+    cpuinfer: Annotated[int, Field(ge=1)] | None = None
+    kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+def parse(data: Mapping[str, Any], origin: str) -> Workstation:
+    """Validate `data`. `origin` (a host's or a file's name) begins every line of the refusal.
+
+    Raises Refused with one problem for each bad key.
+    """
+    return validated(Workstation, data, origin)
+
+
+def load(path: Path) -> Workstation:
+    """Read a configuration from a TOML file. Raises Refused."""
+    return parse(read_toml(path), str(path))

@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from ktfleet import config
+from ktfleet.config import Workstation
+from ktfleet.problem import Refused
+
+
+def refusal(data: dict[str, object]) -> list[str]:
+    with pytest.raises(Refused) as refused:
+        config.parse(data, "ws03")
+    return str(refused.value).splitlines()
+
+
+def test_nothing_is_needed() -> None:
+    assert config.parse({}, "ws01") == Workstation()
+
+
+def test_inventories_write_lists_and_dictionaries() -> None:
+    found = config.parse({"kernel_command_line": ["mitigations"], "hugepages": {"policy": "off"}}, "ws01")
+    assert (found.kernel_command_line, found.hugepages.policy) == (("mitigations",), "off")
+
+
+@pytest.mark.parametrize(("data", "line"), [
+    ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
+                       "kernel_command_line; did you mean 'recipe'?"),
+    ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
+                   "kernel_command_line; remove it"),
+    ({"hugepages": {"polcy": "thp"}}, "ws03: hugepages.polcy: seen an unknown key, wanted one of policy, per_node; "
+                                      "did you mean 'policy'?"),
+    ({"hugepages": {"policy": "2M"}}, "ws03: hugepages.policy: seen '2M', wanted 'thp', 'hugetlb' or 'off'; "
+                                      "correct hugepages.policy"),
+    ({"cpuinfer": "40"}, "ws03: cpuinfer: seen '40', wanted a valid integer; correct cpuinfer"),
+    ({"cpuinfer": 0}, "ws03: cpuinfer: seen 0, wanted greater than or equal to 1; correct cpuinfer"),
+    ({"cpuinfer": True}, "ws03: cpuinfer: seen True, wanted a valid integer; correct cpuinfer"),
+    ({"recipe": 4}, "ws03: recipe: seen 4, wanted a valid string; correct recipe"),
+    ({"hardware": 2}, "ws03: hardware: seen 2, wanted a valid dictionary or instance of Hardware; correct hardware"),
+    ({"kernel_command_line": "mitigations"}, "ws03: kernel_command_line: seen 'mitigations', wanted a valid tuple; "
+                                             "correct kernel_command_line"),
+])  # fmt: skip
+def test_a_mistake_names_host_and_key(data: dict[str, object], line: str) -> None:
+    assert refusal(data) == [line]
+
+
+def test_all_mistakes_at_once() -> None:
+    found = refusal({"recipie": "x", "cpuinfer": "40", "hugepages": {"policy": "2M"}})
+    assert len(found) == 3
+
+
+def test_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "ws.toml"
+    file.write_text('cpuinfer = 38\n[hugepages]\npolicy = "off"\n')
+    assert config.load(file).cpuinfer == 38
+
+
+@pytest.mark.parametrize("content", ["cpuinfer = ", b"\xff\xfe", None])
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, content: str | bytes | None) -> None:
+    file = tmp_path / "ws.toml"
+    if content is not None:
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(Refused, match=r"ws\.toml: seen .*, wanted a readable TOML file; check the path") as refused:
+        config.load(file)
+    assert len(str(refused.value).splitlines()) == 1
