@@ -1,0 +1,69 @@
+"""The plan: a pure function of what a host is and what is wanted of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ktfleet.config import Workstation
+from ktfleet.host.state import HostState
+from ktfleet.plan import cores, memory, refusals, unknown
+from ktfleet.plan.settings import Layout, Setting, Writer, resolve
+from ktfleet.problem import Problem
+from ktfleet.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that was decided for one host. With refusals it is not to be applied."""
+
+    recipe: Recipe
+    cores: cores.Cores
+    memory: memory.Memory
+    settings: tuple[Setting, ...]
+    refusals: tuple[Problem, ...]
+    unknown: tuple[Problem, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know although it stops nothing."""
+        return self.cores.notes
+
+    def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
+        """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
+        return tuple(s for s in self.settings if s.row.writer is writer and concern in (None, s.row.concern))
+
+    def to_json(self) -> dict[str, Any]:
+        """The interface of `ktfleet plan --json`: keys are kept, others may be added."""
+        return {
+            "refusals": [asdict(problem) for problem in self.refusals],
+            "unknown": [asdict(problem) for problem in self.unknown],
+            "notes": list(self.notes),
+            "recipe": self.recipe.name,
+            "pools": self.cores.pools,
+            "cpuinfer": self.cores.cpuinfer,
+            "worker_cpus": {str(node): list(cpus) for node, cpus in self.cores.worker_cpus.items()},
+            "other_cpus": list(self.cores.other_cpus),
+            "memory": {"shard_bytes": self.memory.shard_bytes, "reserve_bytes": self.memory.reserve_bytes},
+            "hugepages": {
+                "policy": self.memory.policy,
+                "per_node": {str(node): self.memory.hugepages_per_node for node in self.cores.worker_cpus},
+            },
+            "settings": [
+                {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
+            ],
+        }
+
+
+def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
+    """Decide everything for one host. Never raises: what is wrong is in `refusals` and `unknown`."""
+    division = cores.assign(state, config.cpuinfer)
+    need = memory.divide(recipe, config.hugepages, division.pools)
+    return Plan(
+        recipe=recipe,
+        cores=division,
+        memory=need,
+        settings=resolve(Layout(config, division, need)),
+        refusals=refusals.refusals(state, config, recipe, need),
+        unknown=unknown.unknown(state),
+    )

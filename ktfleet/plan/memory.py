@@ -1,0 +1,77 @@
+"""Whether the weights fit each node, and the huge pages each node gets.
+
+kt-kernel binds every pool's memory hard to its node (MPOL_BIND), so totals do not matter: each node does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ktfleet.config import HugepagePolicy, Hugepages
+from ktfleet.host.state import HostState
+from ktfleet.problem import Problem
+from ktfleet.recipes import GIB, Recipe
+
+HUGEPAGE_BYTES = 2 * 1024**2
+
+POOL_MARGIN = 1.02
+"""A default hugetlb pool is this much larger than the shard: malloc rounds each matrix up (an estimate)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What each node must hold. Bytes; `hugepages_per_node` counts 2 MiB pages."""
+
+    policy: HugepagePolicy
+    hugepages_per_node: int
+    shard_bytes: int
+    reserve_bytes: int
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes one node must have. Weights beyond the pool land in ordinary memory."""
+        return max(self.shard_bytes, self.hugepages_per_node * HUGEPAGE_BYTES) + self.reserve_bytes
+
+
+def divide(recipe: Recipe, hugepages: Hugepages, pools: int) -> Memory:
+    """The memory of each of `pools` nodes (at least one is assumed)."""
+    shard = recipe.shard_bytes(max(1, pools))
+    return Memory(hugepages.policy, _pool_pages(hugepages, shard), shard, recipe.reserve_bytes)
+
+
+def problems(state: HostState, memory: Memory, recipe: Recipe) -> tuple[Problem, ...]:
+    """Nodes without enough memory, or starved by their own huge page pool. Unread nodes are not judged."""
+    return tuple(
+        _problem(node.node, node.mem_total, memory, recipe)
+        for node in state.nodes
+        if node.mem_total and node.mem_total < memory.needed_bytes
+    )
+
+
+def _problem(node: int, total: int, memory: Memory, recipe: Recipe) -> Problem:
+    weights, reserve = _gib(memory.shard_bytes), _gib(memory.reserve_bytes)
+    if total < memory.shard_bytes + memory.reserve_bytes:
+        return Problem(
+            f"node {node} has too little memory for {recipe.name}",
+            _gib(total),
+            f"{_gib(memory.shard_bytes + memory.reserve_bytes)} (weights {weights}, everything else {reserve})",
+            "add memory to this socket or choose a smaller recipe",
+        )
+    pool = memory.hugepages_per_node * HUGEPAGE_BYTES
+    most = (total - memory.reserve_bytes) // HUGEPAGE_BYTES
+    return Problem(
+        f"node {node}'s huge page pool starves everything else",
+        f"a pool of {_gib(pool)} in {_gib(total)}",
+        f"{reserve} left beside it",
+        f"set hugepages.per_node to at most {most}",
+    )
+
+
+def _pool_pages(hugepages: Hugepages, shard: int) -> int:
+    if hugepages.policy != "hugetlb":
+        return 0
+    return hugepages.per_node or -(-int(shard * POOL_MARGIN) // HUGEPAGE_BYTES)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

@@ -1,0 +1,119 @@
+"""Why a host is not served: everything that is wrong, at once, before anything is touched.
+
+Judges what was read; what could not be read is in unknown.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator
+
+from ktfleet.config import Workstation
+from ktfleet.host.state import HostState
+from ktfleet.plan import cores, memory, settings
+from ktfleet.problem import Problem
+from ktfleet.recipes import Recipe
+
+_NUMA_OFF = "BIOS > Memory: disable node interleaving (and remove numa=off from the kernel command line)"
+_SNC = "BIOS > Processor (or Chipset) > Sub NUMA Clustering (SNC): disable"
+
+
+def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory.Memory) -> tuple[Problem, ...]:
+    """Everything that is wrong with this host for this configuration, in the order a person would fix it."""
+    return (
+        *_sockets(state, config),
+        *_nodes(state),
+        *_core_counts(state, config),
+        *_memoryless(state),
+        *_flags(state, recipe),
+        *memory.problems(state, need, recipe),
+        *cores.problems(state, config.cpuinfer),
+        *_command_line(state, config),
+    )
+
+
+def _seen_sockets(state: HostState) -> set[int]:
+    return {cpu.socket for cpu in state.cpus if cpu.socket is not None}
+
+
+def _sockets(state: HostState, config: Workstation) -> Iterator[Problem]:
+    seen, wanted = len(_seen_sockets(state)), config.hardware.sockets
+    if seen and seen != wanted:
+        do = "reseat or replace the missing CPU" if seen < wanted else "correct the inventory"
+        yield Problem("wrong number of CPU sockets", str(seen), str(wanted), f"{do} (hardware.sockets says {wanted})")
+
+
+def _nodes(state: HostState) -> Iterator[Problem]:
+    nodes, sockets = len(state.nodes), len(_seen_sockets(state))
+    if not nodes or not sockets:
+        return
+    if nodes > sockets:
+        what = "sub-NUMA clustering is on" if nodes % sockets == 0 else "more NUMA nodes than sockets"
+        yield Problem(what, f"{nodes} nodes on {_plural(sockets, 'socket')}", str(sockets), _SNC)
+    elif nodes < sockets:
+        yield Problem(
+            "NUMA is off",
+            f"{_plural(nodes, 'node')} on {_plural(sockets, 'socket')}",
+            str(sockets),
+            _NUMA_OFF,
+        )
+    elif [node.node for node in state.nodes] != list(range(nodes)):
+        seen = ", ".join(str(node.node) for node in state.nodes)
+        yield Problem(
+            "NUMA nodes are not numbered from 0",
+            seen,
+            f"0 to {nodes - 1}",
+            "check which CPU or memory is off",
+        )
+
+
+def _core_counts(state: HostState, config: Workstation) -> Iterator[Problem]:
+    """A core or two may be missing; another count is another machine."""
+    wanted = config.hardware.cores_per_socket
+    socket_of = {cpu.cpu: cpu.socket for cpu in state.cpus}
+    found = [core for group in cores.physical_cores(state).values() for core in group]
+    counts = Counter(socket_of[core[0]] for core in found)
+    for socket, seen in sorted((s, n) for s, n in counts.items() if s is not None):
+        if not wanted - cores.MOST_LOST_CORES <= seen <= wanted:
+            yield Problem(
+                f"wrong number of physical cores on socket {socket}",
+                str(seen),
+                str(wanted),
+                "BIOS > Processor: enable all cores, or correct hardware.cores_per_socket in the inventory",
+            )
+
+
+def _memoryless(state: HostState) -> Iterator[Problem]:
+    for node in state.nodes:
+        if node.mem_total == 0:
+            do = "put DIMMs on this socket: its weights must lie beside it"
+            yield Problem(f"node {node.node} has no memory", "0 GiB", "half of the machine's memory", do)
+
+
+def _flags(state: HostState, recipe: Recipe) -> Iterator[Problem]:
+    if state.cpu_flags is None:
+        return
+    missing = [flag for flag in recipe.cpu_flags if flag not in state.cpu_flags]
+    if missing:
+        yield Problem(
+            f"the CPU cannot run {recipe.method}",
+            f"no {', '.join(missing)} in the flags of {state.cpu_model or 'this CPU'}",
+            ", ".join(recipe.cpu_flags),
+            "enable AVX-512 in the BIOS or hypervisor, or choose a recipe for this CPU",
+        )
+
+
+def _command_line(state: HostState, config: Workstation) -> Iterator[Problem]:
+    for name in config.kernel_command_line:
+        if name not in settings.OPT_INS:
+            close = difflib.get_close_matches(name, settings.OPT_INS, n=1)
+            do = f"did you mean '{close[0]}'?" if close else "remove it"
+            yield Problem("kernel_command_line", f"'{name}'", f"one of {', '.join(settings.OPT_INS)}", do)
+    if config.kernel_command_line and state.boot.loader not in (None, "grub"):
+        do = "remove kernel_command_line, or boot with GRUB"
+        yield Problem("the kernel command line cannot be set", state.boot.loader or "", "GRUB", do)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,202 @@
+"""The generated commands: which, and what they really do when a shell runs them."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ktfleet import plan, recipes
+from ktfleet.config import Workstation
+from ktfleet.host.state import HostState
+from ktfleet.plan import changes, files, places
+from ktfleet.plan.files import File
+from ktfleet.plan.settings import GOVERNOR, TABLE
+from tests.states import workstation
+
+RECIPE = recipes.load("dsv4-flash-amxint4")
+EVERY = (
+    changes.remember,
+    changes.place(places.WRITE_SYSFS, places.SYSCTLS, *places.SYSFS.values()),
+    changes.enable_boot_unit,
+    changes.command_line,
+    changes.set_values("memory"),
+    changes.set_values("cpu"),
+)
+
+
+def made(**config: Any) -> plan.Plan:
+    return plan.make(workstation(), Workstation(**config), RECIPE)
+
+
+def converged(wanted: plan.Plan) -> HostState:
+    """The state that a host has when the plan has been applied."""
+    state = workstation()
+    values = {setting.key: setting.wanted for setting in wanted.settings}
+    wanted_of = {path: next(values[row.key] for row in TABLE if _matches(path, row.key)) for path in state.sysfs}
+    hashes = {path: files.render(wanted, path).sha256 for path in files.paths()}
+    cmdline = " ".join(f"{key}={values[key]}" for key in values if key in ("mitigations", "transparent_hugepage"))
+    return state.model_copy(
+        update={
+            "sysctl": {name: values[name] for name in state.sysctl},
+            "sysfs": wanted_of,
+            "files": {**hashes, places.BOOT_UNIT_ENABLED: "x"},
+            "before": {setting.key: {} for setting in wanted.settings},
+            "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
+            "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
+        }
+    )
+
+
+def _matches(path: str, key: str) -> bool:
+    head, _, tail = key.partition("*")
+    return path.startswith(head) and path.endswith(tail)
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **environment}
+    )
+
+
+@pytest.mark.parametrize("config", [{}, {"kernel_command_line": ("mitigations",)}])
+def test_a_converged_host_gets_no_command(config: dict[str, Any]) -> None:
+    wanted = made(**config)
+    state = converged(wanted)
+    assert [change(wanted, state) for change in EVERY] == [()] * len(EVERY)
+
+
+def test_a_fresh_host_gets_each_change() -> None:
+    wanted = made(kernel_command_line=("mitigations",))
+    assert all(change(wanted, workstation()) for change in EVERY)
+
+
+@pytest.mark.parametrize("path", [path for path in files.paths() if path != places.COMMAND_LINE])
+def test_each_file_is_placed_by_exactly_one_change(path: str) -> None:
+    wanted = made()
+    state = converged(wanted)
+    state = state.model_copy(update={"files": {**state.files, path: "other"}})
+    commands = [command for change in EVERY for command in change(wanted, state)]
+    assert sum(f" {path}" in command and "mv -f" in command for command in commands) == 1
+
+
+def test_only_values_that_differ_are_set() -> None:
+    wanted = made()
+    state = converged(wanted)
+    state = state.model_copy(update={"sysctl": {**state.sysctl, "vm.swappiness": "60"}})
+    assert changes.set_values("memory")(wanted, state) == ("sysctl -q -w vm.swappiness=1",)
+    assert changes.set_values("cpu")(wanted, state) == ()
+
+
+def test_a_lost_governor_is_set_again() -> None:
+    wanted = made()
+    state = converged(wanted)
+    path = GOVERNOR.replace("cpu*", "cpu1")
+    state = state.model_copy(update={"sysfs": {**state.sysfs, path: "powersave"}})
+    assert changes.set_values("cpu")(wanted, state) == (f"{places.WRITE_SYSFS} {places.SYSFS['cpu']}",)
+
+
+def test_an_opt_in_that_is_taken_back_removes_the_drop_in() -> None:
+    state = converged(made(kernel_command_line=("mitigations",)))
+    (command,) = changes.command_line(made(), state)
+    assert f"rm -f {places.COMMAND_LINE} && if update-grub" in command
+
+
+def test_a_drop_in_that_grub_cfg_does_not_show_is_generated_again() -> None:
+    wanted = made(kernel_command_line=("mitigations",))
+    state = converged(wanted)
+    state = state.model_copy(update={"boot": state.boot.model_copy(update={"next_cmdline": "ro"})})
+    assert len(changes.command_line(wanted, state)) == 1
+
+
+def test_the_present_values_are_recorded_once() -> None:
+    wanted, state = made(), workstation()
+    (command,) = changes.remember(wanted, state)
+    assert '"vm.swappiness": "60"' in command
+    known = state.model_copy(update={"before": {"vm.swappiness": {"vm.swappiness": "33"}}})
+    (command,) = changes.remember(wanted, known)
+    assert '"vm.swappiness": "33"' in command, "an older record is kept"
+    assert '"60"' not in command
+
+
+@settings(max_examples=25)
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
+def test_any_content_arrives_unchanged(tmp_path_factory: pytest.TempPathFactory, content: str) -> None:
+    target = tmp_path_factory.mktemp("place") / "a b'c" / "file$HOME"
+    done = shell(changes._write(File(str(target), content, "0640")))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert target.read_bytes() == content.encode()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in target.parent.iterdir()] == [target.name], "nothing temporary is left"
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    target.write_text("old")
+    (tmp_path / ".file.ktfleet-new").mkdir()
+    assert shell(changes._write(File(str(target), "new", "0644"))).returncode != 0
+    assert target.read_text() == "old"
+
+
+class Grub:
+    """A drop-in's folder and an update-grub that records its calls and exits as told."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.drop_in = folder / "zz-ktfleet.cfg"
+        self.called = folder / "called"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        template = (files.TEMPLATES / "etc/default/grub.d/zz-ktfleet.cfg.j2").read_text()
+        templates = folder / "templates"
+        place = templates / f"{str(self.drop_in)[1:]}.j2"
+        place.parent.mkdir(parents=True)
+        place.write_text(template)
+        monkeypatch.setattr(changes, "COMMAND_LINE", str(self.drop_in))
+        monkeypatch.setattr(changes, "render", lambda plan, path: files.render(plan, path, templates))
+
+    def run(self, status: int, **config: Any) -> subprocess.CompletedProcess[str]:
+        update = self.bin / "update-grub"
+        update.write_text(f"#!/bin/sh\ncp {self.drop_in} {self.called} 2>/dev/null\nexit {status}\n")
+        update.chmod(0o755)
+        (command,) = changes.command_line(made(**config), workstation())
+        return shell(command, PATH=f"{self.bin}:/usr/bin:/bin")
+
+    @property
+    def listing(self) -> set[str]:
+        return {path.name for path in self.drop_in.parent.iterdir()} - {"bin", "templates", "called"}
+
+
+@pytest.fixture
+def grub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grub:
+    return Grub(tmp_path, monkeypatch)
+
+
+def test_update_grub_sees_the_new_drop_in(grub: Grub) -> None:
+    assert grub.run(0, kernel_command_line=("mitigations",)).returncode == 0
+    assert 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT mitigations=off"' in grub.called.read_text()
+    assert grub.listing == {"zz-ktfleet.cfg"}
+
+
+def test_a_failed_update_grub_puts_the_old_drop_in_back(grub: Grub) -> None:
+    grub.drop_in.write_text("old")
+    done = grub.run(1, kernel_command_line=("mitigations",))
+    assert done.returncode == 1
+    assert "update-grub failed" in done.stderr
+    assert (grub.drop_in.read_text(), grub.listing) == ("old", {"zz-ktfleet.cfg"})
+
+
+def test_a_failed_first_update_grub_leaves_no_drop_in(grub: Grub) -> None:
+    assert grub.run(1, kernel_command_line=("mitigations",)).returncode == 1
+    assert grub.listing == set()
+
+
+def test_the_record_is_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "BEFORE", str(tmp_path / "lib" / "before.json"))
+    (command,) = changes.remember(made(), workstation())
+    assert shell(command).returncode == 0
+    record = json.loads((tmp_path / "lib" / "before.json").read_text())
+    assert record["vm.swappiness"] == {"vm.swappiness": "60"}
+    assert len(record[GOVERNOR]) == 3

@@ -1,0 +1,80 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ktfleet import plan, recipes
+from ktfleet.config import Hugepages, Workstation
+from ktfleet.host.state import HostState
+from ktfleet.plan import memory
+from tests.states import GIB, hosts, workstation
+
+RECIPE = recipes.load("dsv4-flash-amxint4")
+
+
+def lines(node_gib: tuple[float, float], hugepages: Hugepages) -> list[str]:
+    need = memory.divide(RECIPE, hugepages, 2)
+    return [str(problem) for problem in memory.problems(workstation(node_gib=node_gib), need, RECIPE)]
+
+
+@pytest.mark.parametrize("policy", ["thp", "off"])
+def test_no_pool_unless_the_policy_is_hugetlb(policy: str) -> None:
+    hugepages = Hugepages.model_validate({"policy": policy, "per_node": 64})
+    assert memory.divide(RECIPE, hugepages, 2).hugepages_per_node == 0
+
+
+def test_a_default_pool_holds_the_shard() -> None:
+    need = memory.divide(RECIPE, Hugepages(policy="hugetlb"), 2)
+    assert need.shard_bytes < need.hugepages_per_node * memory.HUGEPAGE_BYTES < need.shard_bytes * 1.05
+
+
+def test_the_fleet_has_enough_under_every_policy() -> None:
+    for policy in ("thp", "hugetlb", "off"):
+        assert lines((126, 126), Hugepages(policy=policy)) == []
+
+
+def test_too_little_memory_names_node_and_sizes() -> None:
+    assert lines((126, 62), Hugepages()) == [
+        "node 1 has too little memory for dsv4-flash-amxint4: seen 62.0 GiB, wanted 76.8 GiB "
+        "(weights 64.8 GiB, everything else 12.0 GiB); add memory to this socket or choose a smaller recipe"
+    ]
+
+
+def test_a_pool_that_starves_the_rest_is_refused_with_the_largest_that_fits() -> None:
+    found = lines((126, 126), Hugepages(policy="hugetlb", per_node=60_000))
+    assert found[0] == (
+        "node 0's huge page pool starves everything else: seen a pool of 117.2 GiB in 126.0 GiB, "
+        "wanted 12.0 GiB left beside it; set hugepages.per_node to at most 58368"
+    )
+    assert lines((126, 126), Hugepages(policy="hugetlb", per_node=58368)) == []
+
+
+@given(
+    hosts(),
+    st.sampled_from(["thp", "hugetlb", "off"]),
+    st.none() | st.integers(1, 300_000),
+)
+def test_an_admitted_plan_never_needs_more_than_a_node_has(state: HostState, policy: str, per_node: int | None) -> None:
+    hugepages = Hugepages.model_validate({"policy": policy, "per_node": per_node})
+    made = plan.make(state, Workstation(hugepages=hugepages), RECIPE)
+    if made.refusals or made.unknown:
+        return
+    pool = made.memory.hugepages_per_node * 2 * 1024**2
+    weights_outside = max(0, made.memory.shard_bytes - pool)
+    for node in state.nodes:
+        assert node.mem_total is not None
+        assert pool + weights_outside + made.memory.reserve_bytes <= node.mem_total
+
+
+@given(hosts(), st.integers(1, 200_000))
+def test_a_node_is_refused_exactly_when_it_is_too_small(state: HostState, per_node: int) -> None:
+    need = memory.divide(RECIPE, Hugepages(policy="hugetlb", per_node=per_node), len(state.nodes))
+    small = {node.node for node in state.nodes if node.mem_total and node.mem_total < need.needed_bytes}
+    refused = {int(problem.what.removeprefix("node ").split("'")[0].split()[0])
+               for problem in memory.problems(state, need, RECIPE)}  # fmt: skip
+    assert refused == small
+
+
+def test_sizes_are_those_of_the_recipe() -> None:
+    """129.5 GiB of int4 experts in all, half of it on each node."""
+    assert RECIPE.experts.total_bytes == 139_053_760_512
+    assert round(RECIPE.shard_bytes(2) / GIB, 2) == 64.75

@@ -1,0 +1,154 @@
+from typing import Any
+
+import pytest
+
+from ktfleet import plan, recipes
+from ktfleet.config import Hardware, Workstation
+from ktfleet.host.state import Cpu, HostState, Kernel
+from ktfleet.plan.places import BEFORE
+from tests.states import workstation
+
+RECIPE = recipes.load("dsv4-flash-amxint4")
+
+
+def refused(state: HostState, **wanted: Any) -> list[str]:
+    return [str(problem) for problem in plan.make(state, Workstation(**wanted), RECIPE).refusals]
+
+
+def test_the_fleets_workstation_is_admitted() -> None:
+    made = plan.make(workstation(), Workstation(), RECIPE)
+    assert (made.refusals, made.unknown, made.notes) == ((), (), ())
+
+
+def test_a_missing_socket() -> None:
+    found = refused(workstation(sockets=1, node_gib=(252,)))
+    assert found[0] == (
+        "wrong number of CPU sockets: seen 1, wanted 2; "
+        "reseat or replace the missing CPU (hardware.sockets says 2)"
+    )  # fmt: skip
+
+
+def test_sub_numa_clustering_names_the_bios_option() -> None:
+    found = refused(workstation(nodes_per_socket=2, node_gib=(63, 63, 63, 63)))
+    assert found[0] == (
+        "sub-NUMA clustering is on: seen 4 nodes on 2 sockets, wanted 2; "
+        "BIOS > Processor (or Chipset) > Sub NUMA Clustering (SNC): disable"
+    )
+
+
+def test_numa_off() -> None:
+    state = workstation(node_gib=(252,))
+    one = state.model_copy(update={"cpus": tuple(cpu.model_copy(update={"node": 0}) for cpu in state.cpus)})
+    assert refused(one)[0].startswith("NUMA is off: seen 1 node on 2 sockets, wanted 2; BIOS > Memory:")
+
+
+def test_node_numbers_with_a_gap() -> None:
+    state = workstation()
+    second = state.nodes[1].model_copy(update={"node": 3})
+    moved = tuple(cpu.model_copy(update={"node": 3 if cpu.node else 0}) for cpu in state.cpus)
+    found = refused(state.model_copy(update={"nodes": (state.nodes[0], second), "cpus": moved}))
+    assert found == ["NUMA nodes are not numbered from 0: seen 0, 3, wanted 0 to 1; "
+                     "check which CPU or memory is off"]  # fmt: skip
+
+
+def test_a_node_without_memory_is_one_problem() -> None:
+    assert refused(workstation(node_gib=(252, 0))) == [
+        "node 1 has no memory: seen 0 GiB, wanted half of the machine's memory; "
+        "put DIMMs on this socket: its weights must lie beside it"
+    ]
+
+
+@pytest.mark.parametrize(("cores", "lost", "admitted"), [
+    (20, set(), True),
+    (20, {(0, 3)}, True),
+    (20, {(0, 3), (0, 4)}, True),
+    (20, {(0, 3), (0, 4), (0, 5)}, False),
+    (16, set(), False),
+    (24, set(), False),
+])  # fmt: skip
+def test_core_counts(cores: int, lost: set[tuple[int, int]], admitted: bool) -> None:
+    found = refused(workstation(cores=cores, lost=lost))
+    assert (found == []) == admitted
+    assert all("wrong number of physical cores" in line for line in found)
+
+
+def test_another_machine_is_configuration() -> None:
+    assert refused(workstation(cores=16), hardware=Hardware(cores_per_socket=16)) == []
+
+
+def test_missing_cpu_flags() -> None:
+    state = workstation()
+    flags = tuple(flag for flag in state.cpu_flags or () if flag != "avx512bw")
+    assert refused(state.model_copy(update={"cpu_flags": flags})) == [
+        "the CPU cannot run AMXINT4: seen no avx512bw in the flags of Intel(R) Xeon(R) Gold 6138 CPU @ 2.00GHz, "
+        "wanted avx512f, avx512bw; enable AVX-512 in the BIOS or hypervisor, or choose a recipe for this CPU"
+    ]
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    state = workstation(nodes_per_socket=2, node_gib=(30, 30, 0, 30)).model_copy(update={"cpu_flags": ("avx2",)})
+    found = refused(state, cpuinfer=81, kernel_command_line=("mitigation",))
+    kinds = ["sub-NUMA", "node 2 has no memory", "cannot run AMXINT4", "node 0 has too little", "node 1 has too little",
+             "node 3 has too little", "cpuinfer is too high", "kernel_command_line"]  # fmt: skip
+    assert len(found) == len(kinds)
+    assert all(kind in line for kind, line in zip(kinds, found, strict=True))
+
+
+def test_an_unknown_opt_in_gets_a_suggestion() -> None:
+    assert refused(workstation(), kernel_command_line=("mitigation",)) == [
+        "kernel_command_line: seen 'mitigation', wanted one of transparent_hugepage, mitigations; "
+        "did you mean 'mitigations'?"
+    ]
+
+
+def test_a_command_line_needs_grub() -> None:
+    state = workstation()
+    other = state.model_copy(update={"boot": state.boot.model_copy(update={"loader": "systemd-boot"})})
+    assert refused(other) == [], "without an opt-in the boot loader does not matter"
+    assert refused(other, kernel_command_line=("mitigations",)) == [
+        "the kernel command line cannot be set: seen systemd-boot, wanted GRUB; "
+        "remove kernel_command_line, or boot with GRUB"
+    ]
+
+
+def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
+    made = plan.make(HostState(schema=1), Workstation(), RECIPE)
+    assert made.refusals == ()
+    assert [problem.what for problem in made.unknown] == [
+        "the CPUs cannot be read",
+        "the NUMA nodes cannot be read",
+        "the CPU flags cannot be read",
+        "the kernel command line cannot be read",
+    ]
+
+
+@pytest.mark.parametrize("field", ["socket", "node", "siblings"])
+def test_a_cpu_without_a_place_is_unknown(field: str) -> None:
+    state = workstation()
+    first: Cpu = state.cpus[0].model_copy(update={field: None})
+    made = plan.make(state.model_copy(update={"cpus": (first, *state.cpus[1:])}), Workstation(), RECIPE)
+    assert [str(problem) for problem in made.unknown] == [
+        f"the {field} of 1 CPU cannot be read: seen nothing for CPU 0, wanted a value; "
+        "probe the host as root; a captured tree has to hold it"
+    ]
+
+
+@pytest.mark.parametrize(("update", "reasons"), [
+    ({"cpu_flags": None}, {"/proc/cpuinfo": "permission denied"}),
+    ({"cpus": ()}, {"cpus": "permission denied"}),
+    ({"nodes": ()}, {"nodes": "permission denied"}),
+    ({"kernel": Kernel()}, {"/proc/cmdline": "permission denied"}),
+    ({}, {BEFORE: "permission denied"}),
+])  # fmt: skip
+def test_the_reason_of_an_unread_input_is_told(update: dict[str, Any], reasons: dict[str, str]) -> None:
+    state = workstation().model_copy(update={**update, "unreadable": reasons})
+    (problem,) = plan.make(state, Workstation(), RECIPE).unknown
+    assert problem.seen == "permission denied"
+
+
+def test_an_unread_node_memory_is_unknown() -> None:
+    state = workstation()
+    nodes = (state.nodes[0], state.nodes[1].model_copy(update={"mem_total": None}))
+    made = plan.make(state.model_copy(update={"nodes": nodes}), Workstation(), RECIPE)
+    assert [problem.what for problem in made.unknown] == ["the memory of node 1 cannot be read"]
+    assert made.refusals == ()

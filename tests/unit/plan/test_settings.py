@@ -1,0 +1,53 @@
+import pytest
+
+from ktfleet import plan, recipes
+from ktfleet.config import HugepagePolicy, Hugepages, Workstation
+from ktfleet.plan import settings
+from ktfleet.plan.settings import TABLE, THP_DEFRAG, THP_ENABLED, Writer
+from tests.states import workstation
+
+RECIPE = recipes.load("dsv4-flash-amxint4")
+
+
+def wanted(**config: object) -> dict[str, str]:
+    made = plan.make(workstation(), Workstation.model_validate(config), RECIPE)
+    return {setting.key: setting.wanted for setting in made.settings}
+
+
+def test_keys_are_unique_and_say_what_they_are() -> None:
+    keys = [row.key for row in TABLE]
+    assert len(set(keys)) == len(keys)
+    for row in TABLE:
+        assert row.key.startswith("/sys/") == (row.writer is Writer.SYSFS)
+
+
+def test_every_row_gives_a_reason_and_a_source() -> None:
+    assert all(len(row.why) > 60 and len(row.source) > 20 and row.effect for row in TABLE)
+
+
+def test_nothing_goes_on_the_command_line_unasked() -> None:
+    assert not set(settings.OPT_INS) & set(wanted())
+
+
+@pytest.mark.parametrize("name", settings.OPT_INS)
+def test_each_opt_in_is_taken_alone(name: str) -> None:
+    assert set(wanted(kernel_command_line=(name,))) - set(wanted()) == {name}
+
+
+@pytest.mark.parametrize(("policy", "enabled", "defrag"), [
+    ("thp", "always", "always"), ("hugetlb", "madvise", "madvise"), ("off", "never", "madvise"),
+])  # fmt: skip
+def test_huge_pages_by_policy(policy: HugepagePolicy, enabled: str, defrag: str) -> None:
+    found = wanted(hugepages=Hugepages(policy=policy), kernel_command_line=("transparent_hugepage",))
+    assert (found[THP_ENABLED], found[THP_DEFRAG], found["transparent_hugepage"]) == (enabled, defrag, enabled)
+
+
+def test_the_pool_of_each_node() -> None:
+    assert wanted()[settings.NODE_HUGEPAGES] == "0"
+    assert wanted(hugepages=Hugepages(policy="hugetlb", per_node=64))[settings.NODE_HUGEPAGES] == "64"
+
+
+def test_the_plan_tells_each_row_once() -> None:
+    told = plan.make(workstation(), Workstation(), RECIPE).to_json()["settings"]
+    assert [row["key"] for row in told] == [row.key for row in TABLE if row.key not in settings.OPT_INS]
+    assert all(row["why"] and row["source"] and row["wanted"] for row in told)
