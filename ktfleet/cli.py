@@ -1,0 +1,129 @@
+"""The offline command line: the same decisions as deploy.py, without a host.
+
+Exit codes: 0 done, 1 something judged is bad, 2 refused or wrong usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markdown import Markdown
+
+from ktfleet import config, plan, recipes, report, results
+from ktfleet.host import probe as host_probe
+from ktfleet.host.state import SCHEMA, HostState
+from ktfleet.plan import files
+from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED
+from ktfleet.plan.settings import TABLE, Writer, keys
+from ktfleet.problem import Problem, Refused
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are an interface.")]
+
+
+def main() -> None:
+    """Entry point: what a user can cause ends in lines of the error grammar, not in a traceback."""
+    try:
+        app()
+    except Refused as refused:
+        _refuse(refused.problems)
+
+
+@app.command()
+def probe(
+    root: Annotated[Path, typer.Option(help="Read a captured tree with proc/, sys/, etc/.")] = Path("/"),
+) -> None:
+    """Print this machine's state as JSON."""
+    if not root.is_dir():
+        _refuse((Problem("--root", str(root), "a folder with proc/, sys/ and etc/", "check the path"),))
+    state = host_probe.collect(
+        root=str(root),
+        sysctl=keys(Writer.SYSCTL),
+        sysfs=keys(Writer.SYSFS),
+        files=(*files.paths(), BOOT_UNIT_ENABLED),
+        before=BEFORE,
+    )
+    print(json.dumps(state))
+
+
+@app.command("plan")
+def plan_(
+    state: Annotated[Path, typer.Option(help="The probe's JSON; - reads standard input.")],
+    config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file with an inventory's keys.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A recipe's name or path; overrides the configuration's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what ktfleet would decide for a captured host."""
+    wanted = config.load(config_file) if config_file else config.Workstation()
+    served = recipes.load(recipe or wanted.recipe)
+    made = plan.make(_read_state(state), wanted, served)
+    print(json.dumps(made.to_json(), indent=1) if as_json else report.plan_text(made))
+    if made.refusals:
+        raise typer.Exit(2)
+
+
+@app.command()
+def settings(
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option(help="Print docs/settings.md.")] = False,
+) -> None:
+    """Print the table of settings: every value with its reason and source."""
+    recipe = recipes.load(config.Workstation().recipe)
+    if not as_json:
+        text = report.settings_markdown(recipe)
+        print(text, end="") if markdown else Console().print(Markdown(text))
+        return
+    rows: list[dict[str, Any]] = [
+        {
+            "key": row.key,
+            "writer": row.writer.value,
+            "wanted": report.wanted_text(row, recipe),
+            "why": row.why,
+            "source": row.source,
+            "effect": row.effect,
+        }
+        for row in TABLE
+    ]
+    print(json.dumps(rows, indent=1))
+
+
+@app.command("report")
+def report_(folder: Annotated[Path, typer.Argument(metavar="[RESULTS]")] = results.FOLDER) -> None:
+    """Print the verdict table of the latest runs. Exit 1 when a verdict is bad."""
+    hosts = tuple(results.load(folder))
+    Console().print(report.verdict_table(hosts))
+    if not report.all_good(hosts):
+        raise typer.Exit(1)
+
+
+def _read_state(path: Path) -> HostState:
+    what = f"--state {path}"
+    do = "pass the output of `ktfleet probe`"
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        data = json.loads(text)
+    except (OSError, ValueError) as error:
+        seen = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        raise Refused((Problem(what, seen, "the probe's JSON", do),)) from error
+    version = data.get("schema") if isinstance(data, dict) else type(data).__name__
+    if version != SCHEMA:
+        raise Refused((Problem(what, f"schema {version}", f"schema {SCHEMA}", do),))
+    try:
+        return HostState.model_validate(data)
+    except ValidationError as error:
+        found = [
+            Problem(f"{what}: {'.'.join(map(str, e['loc']))}", repr(e["input"]), e["msg"], do) for e in error.errors()
+        ]
+        raise Refused(tuple(found)) from error
+
+
+def _refuse(problems: tuple[Problem, ...]) -> NoReturn:
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    raise SystemExit(2)

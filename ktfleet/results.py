@@ -1,0 +1,88 @@
+"""What runs found, as files under results/: one JSON a host, the latest run of each check."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ktfleet.problem import Problem, Refused
+from ktfleet.verdict import Verdict
+
+FOLDER = Path("results")
+
+
+@dataclass(frozen=True)
+class HostResults:
+    """One host's latest verdicts: check -> (when, by which ktfleet commit, verdicts)."""
+
+    host: str
+    checks: dict[str, Check]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check's latest run. `taken` is UTC, ISO 8601; `commit` the git commit of ktfleet that judged."""
+
+    taken: str
+    commit: str
+    verdicts: tuple[Verdict, ...]
+
+
+def store(host: str, check: str, verdicts: tuple[Verdict, ...], folder: Path = FOLDER) -> Path:
+    """Write one check's verdicts, replacing that check's previous ones."""
+    path = folder / f"{host.replace('/', '_')}.json"
+    kept = _kept(path)
+    taken = datetime.now(UTC).isoformat(timespec="seconds")
+    kept[check] = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps({"host": host, "checks": kept}, indent=1) + "\n", encoding="utf-8")
+    temporary.rename(path)
+    return path
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """The checks that the file already holds. A broken file is replaced: it must not stop a deploy."""
+    try:
+        checks = json.loads(path.read_text(encoding="utf-8"))["checks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return checks if isinstance(checks, dict) else {}
+
+
+def load(folder: Path = FOLDER) -> Iterator[HostResults]:
+    """All hosts' results, by name. Raises Refused when there are none or one cannot be read."""
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise Refused((Problem("no results", f"no *.json in {folder}", "a finished run", "run deploy.py first"),))
+    for path in paths:
+        try:
+            yield _host(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problem = Problem(
+                str(path), f"{type(error).__name__}: {error}", "a results file", "delete it and run again"
+            )
+            raise Refused((problem,)) from error
+
+
+def _host(data: dict[str, Any]) -> HostResults:
+    checks = {
+        name: Check(check["taken"], check["commit"], tuple(Verdict(**verdict) for verdict in check["verdicts"]))
+        for name, check in data["checks"].items()
+    }
+    return HostResults(data["host"], checks)
+
+
+def _commit() -> str:
+    """This checkout's commit, with "+" when it has changes; "unknown" outside a checkout."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()

@@ -1,0 +1,107 @@
+"""Verdicts: the only place that judges. Pure: a plan and a state in, verdicts out.
+
+pass, fail, skipped (not applicable here, for a reason that the table knows), or inconclusive (it could not be
+measured). Only pass and skipped let a run succeed: what cannot be measured is never a pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from ktfleet.host.state import HostState
+from ktfleet.plan import Plan, readback
+from ktfleet.plan.files import File, paths, render
+from ktfleet.plan.places import BOOT_UNIT_ENABLED
+from ktfleet.plan.settings import Setting, Writer
+
+Result = Literal["pass", "fail", "inconclusive", "skipped"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judged thing. `why` is the reason of the wanted value, or of a skipped or inconclusive result."""
+
+    key: str
+    result: Result
+    seen: str
+    wanted: str
+    why: str
+
+    @property
+    def good(self) -> bool:
+        """Whether a run may succeed with it."""
+        return self.result in ("pass", "skipped")
+
+    def __str__(self) -> str:
+        if self.result == "fail":
+            return f"{self.key}: seen {self.seen}, wanted {self.wanted}; run deploy.py again. Why: {self.why}"
+        if self.result == "pass":
+            return f"{self.key}: {self.seen}"
+        return f"{self.key}: {self.result}, {self.why}"
+
+
+def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
+    """Every setting and every managed file of the plan, compared with the running host."""
+    if state is None:
+        return (Verdict("host", "inconclusive", "nothing", "the probe's answer", "the host could not be probed"),)
+    return (
+        *(_setting(setting, state) for setting in plan.settings),
+        *(_file(render(plan, path), state) for path in paths()),
+        _boot_unit(state),
+    )
+
+
+def summary(verdicts: tuple[Verdict, ...]) -> str:
+    """One line: how many of each result, bad ones first."""
+    counts = Counter(verdict.result for verdict in verdicts)
+    order: tuple[Result, ...] = ("fail", "inconclusive", "skipped", "pass")
+    return ", ".join(f"{counts[result]} {result}" for result in order if counts[result]) or "nothing was checked"
+
+
+def _setting(setting: Setting, state: HostState) -> Verdict:
+    row, seen = setting.row, readback.values(setting.row, state)
+    wrong = {place: value for place, value in seen.items() if value != setting.wanted}
+    unread = readback.unread(row, state)
+    if wrong:
+        return Verdict(setting.key, "fail", _places(wrong, len(seen)), setting.wanted, row.why)
+    if unread:
+        return Verdict(setting.key, "inconclusive", "nothing", setting.wanted, f"it could not be read: {unread}")
+    if seen:
+        return Verdict(setting.key, "pass", setting.wanted, setting.wanted, row.why)
+    if row.writer is Writer.CMDLINE:
+        return Verdict(setting.key, "fail", "nothing in /proc/cmdline", setting.wanted, row.why)
+    if row.absent:
+        return Verdict(setting.key, "skipped", "not there", setting.wanted, row.absent)
+    return Verdict(setting.key, "inconclusive", "nothing", setting.wanted, "this host has no such setting")
+
+
+def _places(wrong: dict[str, str], all_places: int) -> str:
+    if all_places == 1:
+        return next(iter(wrong.values()))
+    place, value = next(iter(wrong.items()))
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return f"{value} at {place}{more} (of {all_places})"
+
+
+def _file(file: File, state: HostState) -> Verdict:
+    why = "a changed file would be applied at the next boot"
+    wanted = "our content" if file.sha256 else "no such file"
+    unread = readback.unread_file(file.path, state)
+    if unread:
+        return Verdict(file.path, "inconclusive", "nothing", wanted, f"it could not be read: {unread}")
+    seen = state.files[file.path]
+    if seen == file.sha256:
+        return Verdict(file.path, "pass", wanted, wanted, why)
+    return Verdict(file.path, "fail", "other content" if seen else "no such file", wanted, why)
+
+
+def _boot_unit(state: HostState) -> Verdict:
+    why = "without it the sysfs settings are lost at the next boot"
+    unread = readback.unread_file(BOOT_UNIT_ENABLED, state)
+    if unread:
+        return Verdict(BOOT_UNIT_ENABLED, "inconclusive", "nothing", "enabled", f"it could not be read: {unread}")
+    enabled = state.files[BOOT_UNIT_ENABLED] is not None
+    seen, result = ("enabled", "pass") if enabled else ("not enabled", "fail")
+    return Verdict(BOOT_UNIT_ENABLED, cast(Result, result), seen, "enabled", why)

@@ -1,0 +1,146 @@
+"""The offline command line as its users start it."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from ktfleet import cli, report, results
+from ktfleet.config import Workstation
+from ktfleet.plan.settings import TABLE
+from ktfleet.recipes import load
+from ktfleet.verdict import Verdict
+from tests.trees import write_tree
+
+ROOT = Path(__file__).parents[2]
+KTFLEET = Path(sys.executable).with_name("ktfleet")
+
+
+def ktfleet(*arguments: str | Path, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """The command in this process: starting an interpreter for each case would take most of the tests' time."""
+    out, err, argv = StringIO(), StringIO(), ["ktfleet", *map(str, arguments)]
+    with ExitStack() as stack:
+        for context in (redirect_stdout(out), redirect_stderr(err), chdir(cwd or ROOT)):
+            stack.enter_context(context)
+        stack.enter_context(patch.object(sys, "argv", argv))
+        stack.enter_context(patch.object(sys, "stdin", StringIO(stdin)))
+        code = stack.enter_context(pytest.raises(SystemExit))
+        cli.main()
+    return subprocess.CompletedProcess(argv, int(code.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def test_the_installed_command_starts() -> None:
+    done = subprocess.run([KTFLEET, "settings", "--json"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("state")
+    write_tree(folder / "tree")
+    file = folder / "state.json"
+    file.write_text(ktfleet("probe", "--root", folder / "tree").stdout)
+    return file
+
+
+def test_a_captured_tree_becomes_a_plan(state: Path) -> None:
+    done = ktfleet("plan", "--state", state, "--json")
+    plan = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (plan["refusals"], plan["unknown"]) == ([], [])
+    assert (plan["pools"], plan["cpuinfer"]) == (2, 40)
+    assert plan["worker_cpus"] == {"0": list(range(20)), "1": list(range(20, 40))}
+    assert plan["other_cpus"] == list(range(40, 80))
+    assert plan["hugepages"] == {"policy": "thp", "per_node": {"0": 0, "1": 0}}
+    assert {tuple(row) for row in plan["settings"]} == {("key", "wanted", "why", "source")}
+
+
+def test_the_state_can_come_from_a_pipe(state: Path) -> None:
+    assert ktfleet("plan", "--state", "-", stdin=state.read_text()).returncode == 0
+
+
+def test_a_plan_for_people_says_where_the_workers_go(state: Path) -> None:
+    lines = ktfleet("plan", "--state", state).stdout.splitlines()
+    assert "recipe dsv4-flash-amxint4: 2 pools, cpuinfer 40" in lines
+    assert "node 0: workers on CPUs 0-19; 64.8 GiB of weights" in lines
+    assert "other threads: CPUs 40-79" in lines
+
+
+def test_a_refused_plan_exits_2_and_still_tells_everything(state: Path, tmp_path: Path) -> None:
+    config = tmp_path / "ws.toml"
+    config.write_text("cpuinfer = 80\n")
+    done = ktfleet("plan", "--state", state, "--config", config, "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["refusals"] == [
+        {
+            "what": "cpuinfer is too high",
+            "seen": "80",
+            "wanted": "at most 40 (20+20 physical cores; a worker without a core of its own costs 10x)",
+            "do": "set cpuinfer = 40",
+        }
+    ]
+    assert "refused: cpuinfer is too high: seen 80" in ktfleet("plan", "--state", state, "--config", config).stdout
+
+
+def test_a_tree_with_gaps_is_planned_with_what_is_missing(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path / "tree")
+    (tree / "proc/cpuinfo").unlink()
+    captured = tmp_path / "state.json"
+    captured.write_text(ktfleet("probe", "--root", tree).stdout)
+    done = ktfleet("plan", "--state", captured, "--json")
+    plan = json.loads(done.stdout)
+    assert (done.returncode, plan["refusals"], plan["cpuinfer"]) == (0, [], 40)
+    assert [problem["what"] for problem in plan["unknown"]] == ["the CPU flags cannot be read"]
+    assert plan["unknown"][0]["seen"] == "no such file"
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["plan", "--state", "nope.json"],
+     "--state nope.json: seen No such file or directory, wanted the probe's JSON; pass the output of `ktfleet probe`"),
+    (["plan", "--state", "text"], "--state text: seen Expecting value"),
+    (["plan", "--state", "list"], "--state list: seen schema list, wanted schema 1;"),
+    (["plan", "--state", "future"], "--state future: seen schema 99, wanted schema 1;"),
+    (["plan", "--state", "typed"], "--state typed: cpus: seen 'x'"),
+    (["plan", "--state", "good", "--recipe", "dsv4"], "recipe: seen 'dsv4', wanted one of dsv4-flash-amxint4;"),
+    (["plan", "--state", "good", "--config", "bad.toml"], "bad.toml: recipie: seen an unknown key"),
+    (["probe", "--root", "nowhere"], "--root: seen nowhere, wanted a folder with proc/, sys/ and etc/;"),
+    (["report", "nowhere"], "no results: seen no *.json in nowhere, wanted a finished run; run deploy.py first"),
+])  # fmt: skip
+def test_a_mistake_is_one_line_and_exit_2(tmp_path: Path, arguments: list[str], line: str) -> None:
+    contents: dict[str, Any] = {"list": [], "future": {"schema": 99}, "typed": {"schema": 1, "cpus": "x"}}
+    for name, content in {**contents, "good": {"schema": 1}}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "bad.toml").write_text('recipie = "x"\n')
+    done = ktfleet(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(line)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_table_of_settings_as_json() -> None:
+    rows = json.loads(ktfleet("settings", "--json").stdout)
+    assert [row["key"] for row in rows] == [row.key for row in TABLE]
+    assert all(row["wanted"] and row["why"] and row["source"] and row["effect"] for row in rows)
+
+
+def test_the_settings_page_is_current() -> None:
+    wanted = report.settings_markdown(load(Workstation().recipe))
+    path = ROOT / "docs" / "settings.md"
+    assert path.read_text() == wanted, "run .venv/bin/ktfleet settings --markdown > docs/settings.md"
+
+
+def test_the_report_fails_with_a_bad_verdict(tmp_path: Path) -> None:
+    results.store("ws01", "drift", (Verdict("vm.swappiness", "pass", "1", "1", "x"),), tmp_path / "results")
+    assert ktfleet("report", cwd=tmp_path).returncode == 0
+    results.store("ws02", "drift", (Verdict("vm.swappiness", "fail", "60", "1", "x"),), tmp_path / "results")
+    done = ktfleet("report", cwd=tmp_path)
+    assert done.returncode == 1
+    assert all(word in done.stdout for word in ("ws01", "ws02", "vm.swappiness", "pass", "fail", "60"))

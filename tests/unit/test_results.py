@@ -1,0 +1,68 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ktfleet import report, results
+from ktfleet.problem import Refused
+from ktfleet.verdict import Verdict
+
+PASS = Verdict("vm.swappiness", "pass", "1", "1", "because")
+FAIL = Verdict("vm.swappiness", "fail", "60", "1", "because")
+
+
+def test_what_is_stored_is_loaded(tmp_path: Path) -> None:
+    results.store("ws01", "drift", (PASS, FAIL), tmp_path)
+    (host,) = results.load(tmp_path)
+    assert (host.host, host.checks["drift"].verdicts) == ("ws01", (PASS, FAIL))
+
+
+def test_a_result_says_when_and_by_which_commit(tmp_path: Path) -> None:
+    results.store("ws01", "drift", (PASS,), tmp_path)
+    (host,) = results.load(tmp_path)
+    check = host.checks["drift"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", check.taken)
+    assert re.fullmatch(r"[0-9a-f]{7,}\+?|unknown", check.commit)
+
+
+def test_the_latest_run_of_a_check_replaces_it_and_keeps_the_others(tmp_path: Path) -> None:
+    results.store("ws01", "drift", (FAIL,), tmp_path)
+    results.store("ws01", "decode", (PASS,), tmp_path)
+    results.store("ws01", "drift", (PASS,), tmp_path)
+    (host,) = results.load(tmp_path)
+    assert {name: check.verdicts for name, check in host.checks.items()} == {"drift": (PASS,), "decode": (PASS,)}
+
+
+@pytest.mark.parametrize("name", ["@docker/x", "../../etc/passwd", "a b", "ws01"])
+def test_any_host_name_stays_in_the_folder(tmp_path: Path, name: str) -> None:
+    path = results.store(name, "drift", (PASS,), tmp_path / "results")
+    assert path.resolve().parent == (tmp_path / "results").resolve()
+    assert [host.host for host in results.load(tmp_path / "results")] == [name]
+
+
+def test_no_results(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"no results: seen no \*\.json in .*, wanted a finished run; run deploy\.py"):
+        list(results.load(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"host": "x", "checks": {"drift": {}}}', "\x00"])
+def test_a_broken_file_is_one_line_and_does_not_stop_the_next_run(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ws01.json").write_text(text)
+    with pytest.raises(Refused, match=r"ws01\.json: seen .*; delete it and run again"):
+        list(results.load(tmp_path))
+    results.store("ws01", "drift", (PASS,), tmp_path)
+    assert json.loads((tmp_path / "ws01.json").read_text())["host"] == "ws01"
+
+
+def test_only_good_verdicts_are_good(tmp_path: Path) -> None:
+    for result, good in (("pass", True), ("skipped", True), ("fail", False), ("inconclusive", False)):
+        results.store("ws01", "drift", (PASS, Verdict("x", result, "", "", "")), tmp_path)
+        assert report.all_good(results.load(tmp_path)) == good
+
+
+@pytest.mark.parametrize(("cpus", "text"), [
+    ((), "none"), ((3,), "3"), ((0, 1, 2), "0-2"), ((0, 2, 4), "0,2,4"), ((5, 0, 1, 7, 6), "0-1,5-7"),
+])  # fmt: skip
+def test_cpu_ranges(cpus: tuple[int, ...], text: str) -> None:
+    assert report.ranges(cpus) == text
