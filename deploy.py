@@ -1,0 +1,14 @@
+"""From a freshly installed workstation to a tuned and verified one: pyinfra inventory/ws.py deploy.py"""
+
+from pyinfra import host, inventory
+
+from checks import drift
+from tasks import cpu, kernel, memory, preflight
+
+plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
+preflight.remember(plan)  # what was there before, kept on the host
+kernel.tune(plan)
+memory.tune(plan)
+cpu.tune(plan)
+kernel.reboot_if_needed(plan)
+drift.check(plan)  # last: it proves what the reboot left

@@ -1,0 +1,6 @@
+"""This machine, configured as one of the fleet."""
+
+import os
+
+recipe = "dsv4-flash-amxint4"
+_sudo = os.geteuid() != 0

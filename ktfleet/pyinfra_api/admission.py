@@ -1,0 +1,74 @@
+"""Admission: the whole inventory is probed and judged before any host is touched."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import gevent
+from gevent.lock import BoundedSemaphore
+from pyinfra import logger
+from pyinfra.api import DeployError, Host, Inventory, State
+from pyinfra.api.arguments import all_global_arguments
+from pyinfra.api.connectors import get_all_connectors
+from pyinfra.context import ctx_host
+
+from ktfleet import config, recipes
+from ktfleet.plan import Plan, make
+from ktfleet.problem import Problem, Refused
+from ktfleet.pyinfra_api.facts import host_state
+
+_ONE_AT_A_TIME = BoundedSemaphore(1)
+_ADMITTED: WeakKeyDictionary[State, dict[str, Plan] | DeployError] = WeakKeyDictionary()
+
+
+def admit(inventory: Inventory, host: Host) -> Plan:
+    """The plan of `host`, once every host of this run has been admitted.
+
+    Raises DeployError with every problem of every host, a line each.
+    """
+    # pyinfra prepares the hosts concurrently: the first one admits them all, the others wait for it.
+    with _ONE_AT_A_TIME:
+        if host.state not in _ADMITTED:
+            _ADMITTED[host.state] = _admit_all(inventory)
+    admitted = _ADMITTED[host.state]
+    if isinstance(admitted, DeployError):
+        raise admitted
+    return admitted[host.name]
+
+
+def _admit_all(inventory: Inventory) -> dict[str, Plan] | DeployError:
+    active = inventory.get_active_hosts()
+    hosts = [host for host in inventory if host in active]
+    jobs = {host.name: gevent.spawn(_admit_one, host) for host in hosts}
+    gevent.joinall(list(jobs.values()), raise_error=True)
+    admitted = {name: job.value for name, job in jobs.items()}
+    refused = [f"{name}  refused: {problem}" for name, (_, found) in admitted.items() for problem in found]
+    if refused:
+        return DeployError("\n".join(("", *refused, "Nothing was touched.")))
+    return {name: plan for name, (plan, _) in admitted.items() if plan is not None}
+
+
+def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
+    try:
+        wanted = config.parse(own_data(host), host.name)
+        recipe = recipes.load(wanted.recipe)
+    except Refused as refused:
+        return None, refused.problems
+    with ctx_host.use(host):
+        state = host_state(host)
+    if state is None:
+        do = "install python3 (3.8 or newer) and let the user run sudo without a password"
+        return None, (Problem("the host cannot be probed", "the message above", "the probe's JSON", do),)
+    plan = make(state, wanted, recipe)
+    for note in plan.notes:
+        logger.info(f"{host.print_prefix}note: {note}")
+    return plan, (*plan.refusals, *plan.unknown)
+
+
+def own_data(host: Host) -> dict[str, Any]:
+    """The host's inventory data less what belongs to pyinfra itself (global arguments, connector settings)."""
+    theirs = {name for name, _ in all_global_arguments()}
+    for connector in get_all_connectors().values():
+        theirs |= set(connector.data_meta)
+    return {key: value for key, value in host.data.dict().items() if key not in theirs}

@@ -1,0 +1,71 @@
+"""The host's state as a pyinfra fact: one script, one round trip, one JSON line."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files as resources
+from typing import Any
+
+from pydantic import ValidationError
+from pyinfra.api import FactBase, QuoteString, StringCommand
+from pyinfra.api.exceptions import FactProcessError
+from pyinfra.api.host import Host
+
+from ktfleet.host.state import SCHEMA, HostState
+from ktfleet.plan import files
+from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED
+from ktfleet.plan.settings import Writer, keys
+
+_CACHE = "ktfleet_state"
+
+
+def probe_arguments() -> tuple[str, ...]:
+    """What the probe has to read for the settings table and the managed files."""
+    return (
+        *("--sysctl", *keys(Writer.SYSCTL)),
+        *("--sysfs", *keys(Writer.SYSFS)),
+        *("--file", *files.paths(), BOOT_UNIT_ENABLED),
+        *("--before", BEFORE),
+    )
+
+
+class ProbedState(FactBase[HostState | None]):
+    """Runs the probe on the host and reads its JSON. None when the probe could not run."""
+
+    def command(self) -> StringCommand:
+        """The whole probe as one command: nothing is left on the host."""
+        source = resources("ktfleet.host").joinpath("probe.py").read_text(encoding="utf-8")
+        return StringCommand("python3", "-I", "-c", QuoteString(source), *map(QuoteString, probe_arguments()))
+
+    def process(self, output: list[str]) -> HostState | None:
+        """Find the JSON among whatever a shell profile printed."""
+        line = next((line for line in reversed(output) if line.startswith("{")), None)
+        if line is None:
+            raise FactProcessError(f"the probe said nothing: seen {output[-1:]}, wanted one line of JSON")
+        return parse(line)
+
+
+def parse(line: str) -> HostState:
+    """The probe's JSON as a state. Raises FactProcessError."""
+    try:
+        data: dict[str, Any] = json.loads(line)
+        state = HostState.model_validate(data)
+    except (ValueError, ValidationError) as error:
+        raise FactProcessError(f"the probe's answer cannot be read: seen {line[:80]!r}, wanted its JSON") from error
+    if state.schema_version != SCHEMA:
+        raise FactProcessError(f"the probe has another schema: seen {state.schema_version}, wanted {SCHEMA}")
+    return state
+
+
+def host_state(host: Host) -> HostState | None:
+    """This host's state, probed once and kept until `forget`."""
+    if _CACHE not in host.connector_data:
+        # A failed probe is a refusal or a verdict of ours, not pyinfra's failure of the host.
+        host.connector_data[_CACHE] = host.get_fact(ProbedState, _ignore_errors=True)
+    state: HostState | None = host.connector_data[_CACHE]
+    return state
+
+
+def forget(host: Host) -> None:
+    """Drop the kept state: something on the host changed."""
+    host.connector_data.pop(_CACHE, None)

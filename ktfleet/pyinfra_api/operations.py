@@ -1,0 +1,79 @@
+"""pyinfra operations: apply a change, reboot when needed, check. Decisions come from the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra import host, logger, state
+from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.connectors.local import LocalConnector
+
+from ktfleet import results, verdict
+from ktfleet.plan import Plan, readback
+from ktfleet.plan.changes import Change
+from ktfleet.pyinfra_api import reboot
+from ktfleet.pyinfra_api.facts import forget, host_state
+
+Commands = Generator[PyinfraCommand, None, None]
+
+_BY_HAND = "reboot it, then run this again"
+
+
+@operation()
+def apply(plan: Plan, change: Change) -> Commands:
+    """Run the commands that `change` finds necessary. None on a converged host."""
+    seen = host_state(host)
+    if seen is None:
+        yield _failure("the host cannot be probed any more: seen no answer, wanted its state; run deploy.py again")
+        return
+    for command in change(plan, seen):
+        if state.is_executing:
+            forget(host)
+        yield StringCommand(command)
+
+
+@operation()
+def reboot_if_needed(plan: Plan) -> Commands:
+    """Reboot once if the next boot has another command line of ours than this one."""
+    seen = host_state(host)
+    reasons = readback.reboot_reasons(plan.settings, seen) if seen else ()
+    if not seen or not reasons:
+        return
+    # While preparing, the command line is not yet written: only announce what will happen then.
+    useless = readback.overridden(plan.settings, seen) if state.is_executing else ()
+    if useless:
+        yield _failure(*map(str, useless))
+    elif isinstance(host.connector, LocalConnector):
+        yield _failure(f"this machine needs a reboot: seen {'; '.join(reasons)}, wanted both equal; {_BY_HAND}")
+    else:
+        yield FunctionCommand(reboot.reboot, (seen.kernel.boot_id, reasons), {})
+        forget(host)
+
+
+@operation()
+def check_drift(plan: Plan) -> Commands:
+    """Read every setting and file back from the running host, judge, store the verdicts, fail on a bad one."""
+    if not state.is_executing:
+        return
+    forget(host)
+    verdicts = verdict.drift(plan, host_state(host))
+    results.store(host.name, "drift", verdicts)
+    for judged in verdicts:
+        if judged.result == "skipped":
+            logger.info(f"{host.print_prefix}{judged}")
+    logger.info(f"{host.print_prefix}drift: {verdict.summary(verdicts)}")
+    bad = [str(judged) for judged in verdicts if not judged.good]
+    if bad:
+        yield _failure(*bad)
+
+
+def _failure(*lines: str) -> FunctionCommand:
+    """A command that says why and fails this host alone."""
+    return FunctionCommand(_say_and_fail, lines, {})
+
+
+def _say_and_fail(state: State, host: Host, *lines: str) -> bool:
+    for line in lines:
+        host.log_styled(line, fg="red", log_func=logger.error)
+    return False

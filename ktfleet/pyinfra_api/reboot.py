@@ -1,0 +1,69 @@
+"""Reboot by boot id. pyinfra's own reboot goes by uptime and can mistake a system going down for one that is back."""
+
+from __future__ import annotations
+
+import time
+
+from paramiko import SSHException
+from pyinfra import logger
+from pyinfra.api import Host, State, StringCommand
+from pyinfra.api.exceptions import PyinfraError
+
+LIMIT_S = 900
+"""Server boards spend minutes in their power-on self test."""
+
+NEVER_WENT_DOWN_S = 180
+"""A host that still answers with its old boot id after this long ignored the reboot (units get 90 s to stop)."""
+
+_POLL_S = 3
+_REPORT_S = 30
+
+
+def reboot(state: State, host: Host, old_boot_id: str, reasons: tuple[str, ...]) -> bool:
+    """Reboot and wait until another boot id answers. False, with the reason in the log, when none does."""
+    logger.info(f"{host.print_prefix}rebooting: {'; '.join(reasons)}")
+    sudo = bool(host.data.get("_sudo"))
+    # Detached, so that the connection is closed by us and not cut in the middle of an answer.
+    host.run_shell_command(StringCommand("(sleep 1; systemctl reboot) >/dev/null 2>&1 &"), _sudo=sudo)
+    start, answered, reported = time.monotonic(), 0.0, 0.0
+    waited = 0.0
+    while waited < LIMIT_S:
+        time.sleep(_POLL_S)
+        waited = time.monotonic() - start
+        boot_id = _boot_id(host)
+        if boot_id and boot_id != old_boot_id:
+            logger.info(f"{host.print_prefix}back after {waited:.0f} s")
+            return True
+        if boot_id and waited > NEVER_WENT_DOWN_S:
+            do = "look at `systemctl list-jobs` there"
+            return _fail(host, "did not reboot", f"the same boot id after {waited:.0f} s", do)
+        answered = waited if boot_id else answered
+        if waited - reported > _REPORT_S:
+            reported = waited
+            logger.info(f"{host.print_prefix}rebooting: {waited:.0f} s of at most {LIMIT_S} s")
+    seen = f"no answer for {waited - answered:.0f} s"
+    return _fail(host, "did not come back", seen, "look at its console, then run deploy.py again")
+
+
+def _boot_id(host: Host) -> str | None:
+    """The boot id over a fresh connection; None while nothing answers."""
+    _drop_connection(host)
+    try:
+        host.connect(show_errors=False, raise_exceptions=True)
+        ok, output = host.run_shell_command("cat /proc/sys/kernel/random/boot_id", _timeout=10)
+    except (PyinfraError, SSHException, OSError, EOFError):
+        return None
+    return output.stdout.strip() if ok else None
+
+
+def _drop_connection(host: Host) -> None:
+    client = getattr(host.connector, "client", None)
+    host.disconnect()
+    if client is not None:
+        client.close()
+
+
+def _fail(host: Host, what: str, seen: str, do: str) -> bool:
+    line = f"the host {what}: seen {seen}, wanted another boot id within {LIMIT_S} s; {do}"
+    host.log_styled(line, fg="red", log_func=logger.error)
+    return False
