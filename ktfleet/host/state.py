@@ -62,7 +62,7 @@ class Boot(Frozen):
     """How the machine boots.
 
     `loader` is "grub" or "systemd-boot". `next_cmdline` are the arguments of the first Linux entry of
-    the generated grub.cfg: what the next boot will get. `drop_ins` maps every file that can set
+    the generated grub.cfg, what the next boot will get; None when the loader is not GRUB. `drop_ins` maps every file that can set
     the kernel command line (/etc/default/grub, /etc/default/grub.d/*.cfg, /etc/kernel/cmdline) to its sha256.
     """
 
@@ -75,7 +75,7 @@ class HostState(Frozen):
     """One host as its probe saw it.
 
     `sysctl` and `files` hold what the caller asked for: sysctl name -> text, path -> sha256 (None: no
-    such file). `sysfs` maps each *path* that a requested pattern matched to its raw text; a pattern
+    such file). `sysfs` maps each *path* that a requested pattern matched to its stripped text; a pattern
     without a match is listed in `unreadable`. `before` is the record of values from before our first
     change, as kept on the host (key -> path -> text).
     """
