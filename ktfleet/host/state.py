@@ -61,9 +61,10 @@ class Node(Frozen):
 class Boot(Frozen):
     """How the machine boots.
 
-    `loader` is "grub" or "systemd-boot". `next_cmdline` are the arguments of the first Linux entry of
-    the generated grub.cfg, what the next boot will get; None when the loader is not GRUB. `drop_ins` maps every file that can set
-    the kernel command line (/etc/default/grub, /etc/default/grub.d/*.cfg, /etc/kernel/cmdline) to its sha256.
+    `loader` is "grub" or "systemd-boot". `next_cmdline` are the arguments of the first Linux entry of the
+    generated grub.cfg, what the next boot will get; None when the loader is not GRUB. `drop_ins` maps every file
+    that can set the kernel command line (/etc/default/grub, /etc/default/grub.d/*.cfg, /etc/kernel/cmdline) to
+    its sha256.
     """
 
     loader: str | None = None
