@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from paramiko import SSHException
 from pyinfra import logger
@@ -49,11 +52,24 @@ def _boot_id(host: Host) -> str | None:
     """The boot id over a fresh connection; None while nothing answers."""
     _drop_connection(host)
     try:
-        host.connect(show_errors=False, raise_exceptions=True)
+        with _quiet_paramiko():
+            host.connect(show_errors=False, raise_exceptions=True)
         ok, output = host.run_shell_command("cat /proc/sys/kernel/random/boot_id", _timeout=10)
     except (PyinfraError, SSHException, OSError, EOFError):
         return None
     return output.stdout.strip() if ok else None
+
+
+@contextmanager
+def _quiet_paramiko() -> Iterator[None]:
+    """While a host is away its connections break: paramiko would print a traceback for each."""
+    logger_of_paramiko = logging.getLogger("paramiko")
+    level = logger_of_paramiko.level
+    logger_of_paramiko.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger_of_paramiko.setLevel(level)
 
 
 def _drop_connection(host: Host) -> None:
