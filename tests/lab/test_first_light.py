@@ -1,0 +1,214 @@
+"""The main job on a real operating system, looked at from outside: ssh and cat, not ktfleet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES
+from tests.lab.image import Image
+from tests.lab.machine import Machine
+
+pytestmark = pytest.mark.lab
+
+ROOT = Path(__file__).parents[2]
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+
+SKIPPED = {GOVERNOR: "an emulated CPU has no cpufreq"}
+"""What the virtual machine cannot have. Any other skip, or one less, fails."""
+
+CLOUD_DROP_IN = "/etc/default/grub.d/50-cloudimg-settings.cfg"
+POOLS = "cat /sys/devices/system/node/node[01]/hugepages/hugepages-2048kB/nr_hugepages"
+EVERY_FILE = "find /etc /usr/local /var/lib/ktfleet /boot/grub/grub.cfg -type f | sort | xargs sha256sum"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One pyinfra run against the machine."""
+
+    done: subprocess.CompletedProcess[str]
+    verdicts: dict[str, dict[str, Any]]
+
+    @property
+    def said(self) -> str:
+        return self.done.stdout + self.done.stderr
+
+    @property
+    def changed(self) -> int:
+        """Operations that changed something: pyinfra's own count."""
+        return int(json.loads(self.done.stdout)["results"]["totals"]["success"])
+
+    def results(self, *wanted: str) -> set[str]:
+        return {key for key, verdict in self.verdicts.items() if verdict["result"] in wanted}
+
+
+def pyinfra(machine: Machine, deploy: str, *arguments: str) -> Run:
+    command = [str(PYINFRA), "-y", "--json", "inventory/lab.py", deploy, *arguments]
+    environment = {**os.environ, "KTFLEET_LAB": str(machine.folder / "machine.json")}
+    stored = ROOT / "results" / "lab.json"
+    stored.unlink(missing_ok=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    checks = json.loads(stored.read_text())["checks"] if stored.exists() else {"drift": {"verdicts": []}}
+    return Run(done, {verdict["key"]: verdict for verdict in checks["drift"]["verdicts"]})
+
+
+def files(machine: Machine) -> dict[str, str]:
+    """path -> sha256 of everything that a deploy could write."""
+    lines = machine.run(EVERY_FILE, sudo=True).stdout.splitlines()
+    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines)}
+
+
+@pytest.fixture(scope="module")
+def machine(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with Machine(tmp_path_factory.mktemp("first-light"), lab_image) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def fresh(machine: Machine) -> dict[str, str]:
+    """What the machine was before anything was done to it."""
+    facts = {
+        "boot_id": machine.boot_id(),
+        "cloud": machine.run(f"cat {CLOUD_DROP_IN}").stdout,
+        "cmdline": machine.run("cat /proc/cmdline").stdout,
+        "swappiness": machine.run("cat /proc/sys/vm/swappiness").stdout.strip(),
+    }
+    assert "transparent_hugepage" not in facts["cmdline"]
+    return facts
+
+
+@pytest.fixture(scope="module")
+def first(machine: Machine, fresh: dict[str, str]) -> Run:
+    run = pyinfra(machine, "deploy.py")
+    assert run.done.returncode == 0, run.said
+    return run
+
+
+def test_a_fresh_machine_is_tuned_rebooted_once_and_proven(machine: Machine, fresh: dict[str, str], first: Run) -> None:
+    assert first.results("pass", "skipped") == set(first.verdicts), first.said
+    assert first.results("skipped") == set(SKIPPED)
+    assert machine.boot_id() != fresh["boot_id"]
+    assert first.done.stderr.count("rebooting: transparent_hugepage: running nothing, next boot madvise") == 1
+    assert machine.run("last -x reboot 2>/dev/null | grep -c '^reboot' || true").stdout.strip() in ("", "0", "2")
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize(("path", "value"), [
+    ("/proc/sys/kernel/numa_balancing", "0"),
+    ("/proc/sys/vm/zone_reclaim_mode", "0"),
+    ("/proc/sys/vm/swappiness", "1"),
+    ("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never"),
+    ("/sys/kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise [madvise] never"),
+    ("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "64"),
+    ("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", "64"),
+])  # fmt: skip
+def test_each_value_by_plain_cat(machine: Machine, path: str, value: str) -> None:
+    assert machine.run(f"cat {path}").stdout.strip() == value
+
+
+@pytest.mark.usefixtures("first")
+def test_our_parameter_survives_the_cloud_drop_in_which_is_untouched(machine: Machine, fresh: dict[str, str]) -> None:
+    running = machine.run("cat /proc/cmdline").stdout.split()
+    assert running[-1] == "transparent_hugepage=madvise"
+    assert "console=ttyS0,115200" in running, "what the cloud image set is still there"
+    assert machine.run(f"cat {CLOUD_DROP_IN}").stdout == fresh["cloud"]
+
+
+@pytest.mark.usefixtures("first")
+def test_the_values_of_before_are_kept_on_the_host(machine: Machine, fresh: dict[str, str]) -> None:
+    record = json.loads(machine.run("cat /var/lib/ktfleet/before.json", sudo=True).stdout)
+    assert record["vm.swappiness"] == {"vm.swappiness": fresh["swappiness"]}
+    assert record["transparent_hugepage"] == {}
+    assert record["/sys/kernel/mm/transparent_hugepage/enabled"].popitem()[1] == "always"
+    assert record[NODE_HUGEPAGES] == {NODE_HUGEPAGES.replace("node*", f"node{node}"): "0" for node in (0, 1)}
+    assert machine.run("stat -c %a /var/lib/ktfleet/before.json", sudo=True).stdout.strip() == "600"
+
+
+@pytest.mark.usefixtures("first")
+def test_the_second_run_does_nothing_at_all(machine: Machine) -> None:
+    boot_id, before = machine.boot_id(), files(machine)
+    run = pyinfra(machine, "deploy.py")
+    assert (run.done.returncode, run.changed) == (0, 0), run.said
+    assert run.results("skipped") == set(SKIPPED)
+    assert machine.boot_id() == boot_id
+    assert files(machine) == before
+
+
+@pytest.mark.usefixtures("first")
+def test_another_pool_size_is_one_line_of_one_file(machine: Machine) -> None:
+    before, boot_id = files(machine), machine.boot_id()
+    lines = machine.run("cat /etc/ktfleet/sysfs.d/memory.conf").stdout.splitlines()
+    run = pyinfra(machine, "deploy.py", "--data", 'hugepages={"policy": "hugetlb", "per_node": 128}')
+    assert run.done.returncode == 0, run.said
+    assert machine.run(POOLS).stdout.split() == ["128", "128"]
+    after = files(machine)
+    assert {path for path in after if after[path] != before.get(path)} == {"/etc/ktfleet/sysfs.d/memory.conf"}
+    now = machine.run("cat /etc/ktfleet/sysfs.d/memory.conf").stdout.splitlines()
+    assert [pair for pair in zip(lines, now, strict=True) if pair[0] != pair[1]] == [
+        (f"64 {NODE_HUGEPAGES}", f"128 {NODE_HUGEPAGES}")
+    ]
+    assert machine.boot_id() == boot_id, "no reboot for a running value"
+    assert pyinfra(machine, "deploy.py").done.returncode == 0
+    assert machine.run(POOLS).stdout.split() == ["64", "64"]
+
+
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize(("by_hand", "key", "seen", "wanted"), [
+    ("sysctl -q -w vm.swappiness=60", "vm.swappiness", "60", "1"),
+    ("echo always > /sys/kernel/mm/transparent_hugepage/enabled",
+     "/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise"),
+    ("echo 3 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", NODE_HUGEPAGES,
+     "3 at /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages (of 2)", "64"),
+    ("echo '# mine' >> /etc/sysctl.d/zz-ktfleet.conf", "/etc/sysctl.d/zz-ktfleet.conf", "other content", "our content"),
+])  # fmt: skip
+def test_a_value_changed_by_hand_fails_exactly_its_row(
+    machine: Machine, by_hand: str, key: str, seen: str, wanted: str
+) -> None:
+    machine.run(by_hand, sudo=True)
+    run = pyinfra(machine, "checks/drift.py")
+    assert run.done.returncode == 1
+    assert run.results("fail", "inconclusive") == {key}
+    assert f"{key}: seen {seen}, wanted {wanted}; run deploy.py again. Why: {run.verdicts[key]['why']}" in run.said
+    repaired = pyinfra(machine, "deploy.py")
+    assert (repaired.done.returncode, repaired.results("fail")) == (0, set()), repaired.said
+
+
+@pytest.mark.usefixtures("first")
+def test_the_check_alone_passes_and_changes_nothing(machine: Machine) -> None:
+    before = files(machine)
+    run = pyinfra(machine, "checks/drift.py")
+    assert (run.done.returncode, run.changed, files(machine)) == (0, 0, before)
+
+
+@pytest.mark.usefixtures("first")
+def test_a_refusal_touches_nothing(machine: Machine) -> None:
+    before = files(machine)
+    run = pyinfra(machine, "deploy.py", "--data", "cpuinfer=8")
+    assert run.done.returncode == 1
+    assert "lab  refused: cpuinfer is too high: seen 8, wanted at most 4 (2+2 physical cores" in run.said
+    assert files(machine) == before
+
+
+@pytest.mark.usefixtures("first")
+def test_settings_survive_a_reboot_that_nobody_planned(machine: Machine) -> None:
+    machine.reboot()
+    run = pyinfra(machine, "checks/drift.py")
+    assert run.done.returncode == 0, run.said
+    assert run.results("skipped") == set(SKIPPED)
+
+
+@pytest.mark.usefixtures("first")
+def test_an_opt_in_taken_back_leaves_the_command_line_as_it_was(machine: Machine, fresh: dict[str, str]) -> None:
+    """Last: it reboots."""
+    run = pyinfra(machine, "deploy.py", "--data", "kernel_command_line=[]")
+    assert run.done.returncode == 0, run.said
+    assert machine.run("cat /proc/cmdline").stdout == fresh["cmdline"]
+    assert machine.run("ls /etc/default/grub.d").stdout.split() == [Path(CLOUD_DROP_IN).name]
