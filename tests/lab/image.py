@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -93,8 +92,7 @@ def image(suite: str = "bookworm", progress: Progress = silent) -> Image:
 
 
 def _digest(suite: str) -> str:
-    recipe = json.dumps([suite, PACKAGES, LEFT_OUT, DISK_MIB, FIRST_SECTOR])
-    digest = hashlib.sha256(recipe.encode())
+    digest = hashlib.sha256(suite.encode() + Path(__file__).read_bytes())
     for path in sorted(path for path in GUEST.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(GUEST)}\0{path.stat().st_mode & 0o111}\0".encode() + path.read_bytes())
     return digest.hexdigest()
