@@ -34,11 +34,18 @@ class Verdict:
         """Whether a run may succeed with it."""
         return self.result in ("pass", "skipped")
 
+    @property
+    def difference(self) -> str:
+        """What was seen and what is wanted, without the reasons."""
+        return f"{self.key}: seen {self.seen}, wanted {self.wanted}"
+
     def __str__(self) -> str:
         if self.result == "fail":
-            return f"{self.key}: seen {self.seen}, wanted {self.wanted}; run deploy.py again. Why: {self.why}"
+            return f"{self.difference}; run deploy.py again. Why: {self.why}"
         if self.result == "pass":
             return f"{self.key}: {self.seen}"
+        if self.result == "inconclusive":
+            return f"{self.difference}; inconclusive, {self.why}: repair that, then run this again"
         return f"{self.key}: {self.result}, {self.why}"
 
 

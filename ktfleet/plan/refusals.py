@@ -6,6 +6,7 @@ Judges what was read; what could not be read is in unknown.py.
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,7 +14,16 @@ from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import cores, memory, settings
 from ktfleet.problem import Problem
-from ktfleet.recipes import Recipe
+from ktfleet.recipes import GIB, Recipe
+
+SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("22.04", "24.04", "26.04")}
+"""os-release ID -> VERSION_ID: glibc 2.35 or newer, and packages for the driver and the stack."""
+
+LEAST_GLIBC = (2, 35)
+"""kt-kernel 0.7.2's wheels, and glibc's hugetlb tunable."""
+
+EVEN_SHARE = 0.9
+"""The smallest node must have this share of the largest: firmware and kernel take a few GiB, mostly of node 0."""
 
 _NUMA_OFF = "BIOS > Memory: disable node interleaving (and remove numa=off from the kernel command line)"
 _SNC = "BIOS > Processor (or Chipset) > Sub NUMA Clustering (SNC): disable"
@@ -22,15 +32,37 @@ _SNC = "BIOS > Processor (or Chipset) > Sub NUMA Clustering (SNC): disable"
 def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory.Memory) -> tuple[Problem, ...]:
     """Everything that is wrong with this host for this configuration, in the order a person would fix it."""
     return (
+        *_distribution(state),
+        *_glibc(state),
         *_sockets(state, config),
         *_nodes(state),
         *_core_counts(state, config),
         *_memoryless(state),
+        *_uneven_memory(state),
         *_flags(state, recipe),
         *memory.problems(state, need, recipe),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),
     )
+
+
+def _distribution(state: HostState) -> Iterator[Problem]:
+    name, version = state.os.id, state.os.version_id
+    if name is None or (name in SUPPORTED and version in SUPPORTED[name]):
+        return
+    wanted = "; ".join(f"{known} {', '.join(versions)}" for known, versions in SUPPORTED.items())
+    yield Problem(
+        "unsupported distribution", f"{name} {version or 'without a version'}", wanted, "install one of these"
+    )
+
+
+def _glibc(state: HostState) -> Iterator[Problem]:
+    if state.glibc is None:
+        return
+    seen = tuple(int(part) for part in re.findall(r"\d+", state.glibc)[:2])
+    if seen < LEAST_GLIBC:
+        wanted = ".".join(map(str, LEAST_GLIBC))
+        yield Problem("glibc is too old for kt-kernel", state.glibc, f"{wanted} or newer", "install a newer release")
 
 
 def _seen_sockets(state: HostState) -> set[int]:
@@ -89,6 +121,15 @@ def _memoryless(state: HostState) -> Iterator[Problem]:
         if node.mem_total == 0:
             do = "put DIMMs on this socket: its weights must lie beside it"
             yield Problem(f"node {node.node} has no memory", "0 GiB", "half of the machine's memory", do)
+
+
+def _uneven_memory(state: HostState) -> Iterator[Problem]:
+    """Half of the weights lie on each node: the smaller one decides, and its channels are fewer."""
+    sizes = {node.node: node.mem_total for node in state.nodes if node.mem_total}
+    if not sizes or min(sizes.values()) >= max(sizes.values()) * EVEN_SHARE:
+        return
+    seen = ", ".join(f"{size / GIB:.1f} GiB on node {node}" for node, size in sizes.items())
+    yield Problem("memory is uneven", seen, "the same on each node", "move DIMMs: as many, of the same size, a socket")
 
 
 def _flags(state: HostState, recipe: Recipe) -> Iterator[Problem]:

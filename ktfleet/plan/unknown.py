@@ -19,6 +19,7 @@ def unknown(state: HostState) -> tuple[Problem, ...]:
 
 def _whole_inputs(state: HostState) -> Iterator[Problem]:
     inputs = (
+        (state.os.id is None, "the distribution", ("os", "/etc/os-release")),
         (not state.cpus, "the CPUs", ("cpus", "/sys/devices/system/cpu/online")),
         (not state.nodes, "the NUMA nodes", ("nodes",)),
         (state.cpu_flags is None, "the CPU flags", ("/proc/cpuinfo",)),

@@ -53,8 +53,12 @@ def reboot_if_needed(plan: Plan) -> Commands:
 
 @operation()
 def check_drift(plan: Plan) -> Commands:
-    """Read every setting and file back from the running host, judge, store the verdicts, fail on a bad one."""
+    """Read every setting and file back from the running host, judge, store the verdicts, fail on a bad one.
+
+    While preparing (pyinfra --dry, or before its question), only list what differs.
+    """
     if not state.is_executing:
+        _list_differences(verdict.drift(plan, host_state(host)))
         return
     forget(host)
     verdicts = verdict.drift(plan, host_state(host))
@@ -66,6 +70,12 @@ def check_drift(plan: Plan) -> Commands:
     bad = [str(judged) for judged in verdicts if not judged.good]
     if bad:
         yield _failure(*bad)
+
+
+def _list_differences(verdicts: tuple[verdict.Verdict, ...]) -> None:
+    for judged in verdicts:
+        if not judged.good:
+            logger.info(f"{host.print_prefix}differs: {judged.difference}")
 
 
 def _failure(*lines: str) -> FunctionCommand:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyinfra.api.deploy import add_deploy
 
 from checks import drift
 from ktfleet import plan, recipes, results
 from ktfleet.config import Workstation
 from ktfleet.plan import Plan
 from ktfleet.plan.places import BEFORE, COMMAND_LINE, SYSFS, WRITE_SYSFS
+from ktfleet.verdict import drift as drift_of
 from tasks import cpu, kernel, memory, preflight
 from tests.fake.hosts import FakeHost, execute, fleet
 from tests.states import workstation
@@ -113,3 +115,25 @@ def test_drift_fails_the_drifted_host_alone_and_says_why(caplog: pytest.LogCaptu
 def test_drift_of_a_silent_host_fails_as_inconclusive(caplog: pytest.LogCaptureFixture) -> None:
     assert not run(FakeHost("ws01", None), (drift.check, PLAN))
     assert "inconclusive" in caplog.text
+
+
+def prepared(fake: FakeHost, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What a dry run lists as different."""
+    with caplog.at_level("INFO"), fleet(fake, check_for_changes=True) as (state, _):
+        for function, made in (*TUNE, (kernel.reboot_if_needed, PLAN), (drift.check, PLAN)):
+            add_deploy(state, function, made)
+    assert fake.commands == []
+    return [message.partition("differs: ")[2] for message in caplog.messages if "differs: " in message]
+
+
+def test_a_dry_run_lists_every_difference_and_touches_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    listed = prepared(FakeHost("ws01", workstation()), caplog)
+    assert "vm.swappiness: seen 60, wanted 1" in listed
+    assert "mitigations: seen nothing in /proc/cmdline, wanted off" in listed
+    assert any(line.startswith("/etc/sysctl.d/zz-ktfleet.conf: seen ") for line in listed)
+    wanted = {verdict.key for verdict in drift_of(PLAN, workstation()) if verdict.result != "pass"}
+    assert {line.partition(": seen ")[0] for line in listed} == wanted
+
+
+def test_a_dry_run_of_a_converged_host_lists_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert prepared(FakeHost("ws01", converged(PLAN)), caplog) == []

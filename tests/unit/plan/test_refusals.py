@@ -4,7 +4,7 @@ import pytest
 
 from ktfleet import plan, recipes
 from ktfleet.config import Hardware, Workstation
-from ktfleet.host.state import Cpu, HostState, Kernel
+from ktfleet.host.state import OS, Cpu, HostState, Kernel
 from ktfleet.plan.places import BEFORE
 from tests.states import workstation
 
@@ -85,6 +85,32 @@ def test_missing_cpu_flags() -> None:
     ]
 
 
+@pytest.mark.parametrize(("name", "version", "line"), [
+    ("debian", "12", None), ("debian", "13", None), ("ubuntu", "22.04", None), ("ubuntu", "24.04", None),
+    ("debian", "11", "debian 11"), ("ubuntu", "23.10", "ubuntu 23.10"), ("fedora", "44", "fedora 44"),
+    ("debian", None, "debian without a version"),
+])  # fmt: skip
+def test_distributions(name: str, version: str | None, line: str | None) -> None:
+    found = refused(workstation().model_copy(update={"os": OS(id=name, version_id=version)}))
+    wanted = f"unsupported distribution: seen {line}, wanted debian 12, 13; ubuntu 22.04, 24.04, 26.04; install one"
+    assert found == [] if line is None else found[0].startswith(wanted)
+
+
+@pytest.mark.parametrize(("version", "good"), [
+    ("2.35", True), ("2.41", True), ("3.0", True), ("2.34", False), ("2.31", False), (None, True),
+])  # fmt: skip
+def test_glibc(version: str | None, good: bool) -> None:
+    assert (refused(workstation().model_copy(update={"glibc": version})) == []) == good
+
+
+def test_uneven_memory_names_both_sizes() -> None:
+    assert refused(workstation(node_gib=(125.5, 122))) == [], "what firmware takes does not count"
+    assert refused(workstation(node_gib=(188, 94)))[0] == (
+        "memory is uneven: seen 188.0 GiB on node 0, 94.0 GiB on node 1, wanted the same on each node; "
+        "move DIMMs: as many, of the same size, a socket"
+    )
+
+
 def test_everything_wrong_is_said_at_once() -> None:
     state = workstation(nodes_per_socket=2, node_gib=(30, 30, 0, 30)).model_copy(update={"cpu_flags": ("avx2",)})
     found = refused(state, cpuinfer=81, kernel_command_line=("mitigation",))
@@ -115,6 +141,7 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
     made = plan.make(HostState(schema=1), Workstation(), RECIPE)
     assert made.refusals == ()
     assert [problem.what for problem in made.unknown] == [
+        "the distribution cannot be read",
         "the CPUs cannot be read",
         "the NUMA nodes cannot be read",
         "the CPU flags cannot be read",
@@ -135,6 +162,7 @@ def test_a_cpu_without_a_place_is_unknown(field: str) -> None:
 
 @pytest.mark.parametrize(("update", "reasons"), [
     ({"cpu_flags": None}, {"/proc/cpuinfo": "permission denied"}),
+    ({"os": OS()}, {"os": "permission denied"}),
     ({"cpus": ()}, {"cpus": "permission denied"}),
     ({"nodes": ()}, {"nodes": "permission denied"}),
     ({"kernel": Kernel()}, {"/proc/cmdline": "permission denied"}),
