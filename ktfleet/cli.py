@@ -20,7 +20,7 @@ from ktfleet.host import probe as host_probe
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan import files
 from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED
-from ktfleet.plan.settings import TABLE, Writer, keys
+from ktfleet.plan.settings import TABLE, Writer, to_read
 from ktfleet.problem import Problem, Refused
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -44,8 +44,8 @@ def probe(
         _refuse((Problem("--root", str(root), "a folder with proc/, sys/ and etc/", "check the path"),))
     state = host_probe.collect(
         root=str(root),
-        sysctl=keys(Writer.SYSCTL),
-        sysfs=keys(Writer.SYSFS),
+        sysctl=to_read(Writer.SYSCTL),
+        sysfs=to_read(Writer.SYSFS),
         files=(*files.paths(), BOOT_UNIT_ENABLED),
         before=BEFORE,
     )

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 from hypothesis import strategies as st
 
 from ktfleet.host.state import SCHEMA, HostState
-from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, THP_DEFRAG, THP_ENABLED
+from ktfleet.plan import Plan
+from ktfleet.plan.files import paths, render
+from ktfleet.plan.places import BOOT_UNIT_ENABLED
+from ktfleet.plan.settings import (
+    EPP,
+    GOVERNOR,
+    NODE_HUGEPAGES,
+    OPT_INS,
+    THP_DEFRAG,
+    THP_ENABLED,
+    TURBO_OFF,
+    UNCORE_MAX,
+    UNCORE_MIN,
+)
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
@@ -56,10 +70,35 @@ FRESH: dict[str, Any] = {
         THP_ENABLED: "always [madvise] never",
         THP_DEFRAG: "always defer defer+madvise [madvise] never",
         **{NODE_HUGEPAGES.replace("node*", f"node{node}"): "0" for node in (0, 1)},
+        **{UNCORE_MAX.replace("*", str(n), 1).replace("*", "00"): "2400000" for n in (0, 1)},
+        **{UNCORE_MIN.replace("*", str(n), 1).replace("*", "00"): "1200000" for n in (0, 1)},
+        TURBO_OFF: "0",
+        **{EPP.replace("cpu*", f"cpu{cpu}"): "balance_performance" for cpu in (0, 1, 2)},
         **{GOVERNOR.replace("cpu*", f"cpu{cpu}"): "powersave" for cpu in (0, 1, 2)},
     },
 }
 """Everything but CPUs and nodes, as a fresh Debian 12 shows it."""
+
+
+def converged(plan: Plan) -> HostState:
+    """The state that a fresh workstation has when the plan has been applied to it."""
+    state = workstation()
+    wanted = {setting.key: setting.wanted for setting in plan.settings}
+    cmdline = " ".join(f"{key}={wanted[key]}" for key in OPT_INS if key in wanted)
+
+    def applied(path: str, text: str) -> str:
+        return next((value for key, value in wanted.items() if fnmatchcase(path, key)), text)
+
+    return state.model_copy(
+        update={
+            "sysctl": {name: applied(name, text) for name, text in state.sysctl.items()},
+            "sysfs": {path: applied(path, text) for path, text in state.sysfs.items()},
+            "files": {**{path: render(plan, path).sha256 for path in paths()}, BOOT_UNIT_ENABLED: "x"},
+            "before": {key: {} for key in wanted},
+            "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
+            "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
+        }
+    )
 
 
 @st.composite

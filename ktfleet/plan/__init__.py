@@ -7,8 +7,8 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, memory, refusals, unknown
-from ktfleet.plan.settings import Layout, Setting, Writer, resolve
+from ktfleet.plan import cores, memory, readback, refusals, unknown
+from ktfleet.plan.settings import UNCORE_MAX, Layout, Setting, Writer, resolve
 from ktfleet.problem import Problem
 from ktfleet.recipes import Recipe
 
@@ -63,7 +63,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         recipe=recipe,
         cores=division,
         memory=need,
-        settings=resolve(Layout(config, division, need)),
+        settings=resolve(Layout(config, division, need, uncore_max_khz=readback.highest(UNCORE_MAX, state))),
         refusals=refusals.refusals(state, config, recipe, need),
         unknown=unknown.unknown(state),
     )

@@ -44,6 +44,12 @@ def values(row: Row, state: HostState) -> Mapping[str, str]:
     return {place: normalised(text) for place, text in sorted(found.items()) if fnmatchcase(place, row.key)}
 
 
+def highest(pattern: str, state: HostState) -> str | None:
+    """The highest number that a sysfs pattern shows; None when it shows none."""
+    texts = (normalised(text) for path, text in state.sysfs.items() if fnmatchcase(path, pattern))
+    return max((text for text in texts if text.isdecimal()), key=int, default=None)
+
+
 def unread(row: Row, state: HostState) -> str | None:
     """Why some place of this setting could not be read although it may be there; None when all were."""
     if row.writer is Writer.CMDLINE:

@@ -27,11 +27,12 @@ class Writer(Enum):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a wanted value may depend on."""
+    """What a wanted value may depend on. uncore_max_khz: the highest clock that the uncore allows, if it tells."""
 
     config: Workstation
     cores: Cores
     memory: Memory
+    uncore_max_khz: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,13 @@ THP_ENABLED = "/sys/kernel/mm/transparent_hugepage/enabled"
 THP_DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 NODE_HUGEPAGES = "/sys/devices/system/node/node*/hugepages/hugepages-2048kB/nr_hugepages"
 GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+TURBO_OFF = "/sys/devices/system/cpu/intel_pstate/no_turbo"
+EPP = "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference"
+UNCORE_MIN = "/sys/devices/system/cpu/intel_uncore_frequency/package_*_die_*/min_freq_khz"
+UNCORE_MAX = "/sys/devices/system/cpu/intel_uncore_frequency/package_*_die_*/initial_max_freq_khz"
+
+READ_TOO = (UNCORE_MAX,)
+"""sysfs patterns that are no settings themselves but that a wanted value depends on."""
 
 _THP: dict[HugepagePolicy, str] = {"thp": "always", "hugetlb": "madvise", "off": "never"}
 _DEFRAG: dict[HugepagePolicy, str] = {"thp": "always", "hugetlb": "madvise", "off": "madvise"}
@@ -159,6 +167,37 @@ TABLE: tuple[Row, ...] = (
         absent="no cpufreq directory: the BIOS controls the clocks (set its power control to OS) or the CPU is virtual",
     ),
     Row(
+        key=TURBO_OFF,
+        concern="cpu",
+        writer=Writer.SYSFS,
+        want=_constant("0"),
+        why="Turbo on. The AVX-512 base variant of kt-kernel emulates VNNI and is limited by instructions as much as "
+        "by memory, so clock is speed.",
+        source="Linux Documentation/admin-guide/pm/intel_pstate.rst, no_turbo; kt-kernel 0.7.2 measured on one core: "
+        "avx512_vnni takes 0.63 of avx512_base's time",
+        absent="no intel_pstate driver: the BIOS controls turbo, or the CPU is virtual",
+    ),
+    Row(
+        key=EPP,
+        concern="cpu",
+        writer=Writer.SYSFS,
+        want=_constant("performance"),
+        why="With hardware P-states the processor picks the clock itself; this is the only hint that it takes. The "
+        "performance governor sets it too, so another value shows that something else writes here.",
+        source="Linux Documentation/admin-guide/pm/intel_pstate.rst, Energy vs Performance Hints",
+        absent="no hardware P-states (HWP): the governor alone decides",
+    ),
+    Row(
+        key=UNCORE_MIN,
+        concern="cpu",
+        writer=Writer.SYSFS,
+        want=lambda layout: layout.uncore_max_khz or "initial_max_freq_khz",
+        why="The uncore (mesh and memory controllers) carries every byte of weights; at a low clock it costs bandwidth "
+        "and it rises only after load was seen. Its lowest clock is set to the highest that the firmware allows.",
+        source="Linux Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst",
+        absent="no intel_uncore_frequency driver for this CPU, or it is virtual",
+    ),
+    Row(
         key="transparent_hugepage",
         concern="kernel",
         writer=Writer.CMDLINE,
@@ -187,6 +226,7 @@ def resolve(layout: Layout) -> tuple[Setting, ...]:
     return tuple(Setting(row, value) for row, value in wanted if value is not None)
 
 
-def keys(writer: Writer) -> tuple[str, ...]:
-    """All keys of one writer: what the probe has to read."""
-    return tuple(row.key for row in TABLE if row.writer is writer)
+def to_read(writer: Writer) -> tuple[str, ...]:
+    """What the probe has to read for one writer: its keys, and for sysfs what wanted values depend on."""
+    found = tuple(row.key for row in TABLE if row.writer is writer)
+    return (*found, *READ_TOO) if writer is Writer.SYSFS else found

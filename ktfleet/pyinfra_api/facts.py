@@ -14,7 +14,7 @@ from pyinfra.api.host import Host
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan import files
 from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED
-from ktfleet.plan.settings import Writer, keys
+from ktfleet.plan.settings import Writer, to_read
 
 _CACHE = "ktfleet_state"
 
@@ -22,8 +22,8 @@ _CACHE = "ktfleet_state"
 def probe_arguments() -> tuple[str, ...]:
     """What the probe has to read for the settings table and the managed files."""
     return (
-        *("--sysctl", *keys(Writer.SYSCTL)),
-        *("--sysfs", *keys(Writer.SYSFS)),
+        *("--sysctl", *to_read(Writer.SYSCTL)),
+        *("--sysfs", *to_read(Writer.SYSFS)),
         *("--file", *files.paths(), BOOT_UNIT_ENABLED),
         *("--before", BEFORE),
     )

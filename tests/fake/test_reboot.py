@@ -15,8 +15,7 @@ from ktfleet.host.state import HostState
 from ktfleet.pyinfra_api import reboot
 from tasks import kernel
 from tests.fake.hosts import FakeHost, ScriptedConnector, execute, fleet
-from tests.states import workstation
-from tests.unit.plan.test_changes import converged
+from tests.states import converged, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 PLAN = plan.make(workstation(), Workstation(kernel_command_line=("mitigations",)), RECIPE)

@@ -15,8 +15,7 @@ from ktfleet.plan.places import BEFORE, COMMAND_LINE, SYSFS, WRITE_SYSFS
 from ktfleet.verdict import drift as drift_of
 from tasks import cpu, kernel, memory, preflight
 from tests.fake.hosts import FakeHost, execute, fleet
-from tests.states import workstation
-from tests.unit.plan.test_changes import converged
+from tests.states import converged, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 PLAN = plan.make(workstation(), Workstation(kernel_command_line=("mitigations",)), RECIPE)

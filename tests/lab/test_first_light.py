@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES
+from ktfleet.plan.settings import EPP, GOVERNOR, NODE_HUGEPAGES, TURBO_OFF, UNCORE_MIN
 from tests.lab.image import Image
 from tests.lab.machine import Machine
 
@@ -22,7 +22,12 @@ pytestmark = pytest.mark.lab
 ROOT = Path(__file__).parents[2]
 PYINFRA = Path(sys.executable).with_name("pyinfra")
 
-SKIPPED = {GOVERNOR: "an emulated CPU has no cpufreq"}
+SKIPPED = {
+    GOVERNOR: "an emulated CPU has no cpufreq",
+    EPP: "the same",
+    TURBO_OFF: "no intel_pstate without cpufreq",
+    UNCORE_MIN: "an emulated package has no uncore clock",
+}
 """What the virtual machine cannot have. Any other skip, or one less, fails."""
 
 CLOUD_DROP_IN = "/etc/default/grub.d/50-cloudimg-settings.cfg"

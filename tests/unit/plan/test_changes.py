@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
 from ktfleet.config import Workstation
-from ktfleet.host.state import HostState
 from ktfleet.plan import changes, files, places
 from ktfleet.plan.files import File
-from ktfleet.plan.settings import GOVERNOR, TABLE
-from tests.states import workstation
+from ktfleet.plan.settings import GOVERNOR
+from tests.states import converged, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 EVERY = (
@@ -30,30 +29,6 @@ EVERY = (
 
 def made(**config: Any) -> plan.Plan:
     return plan.make(workstation(), Workstation(**config), RECIPE)
-
-
-def converged(wanted: plan.Plan) -> HostState:
-    """The state that a host has when the plan has been applied."""
-    state = workstation()
-    values = {setting.key: setting.wanted for setting in wanted.settings}
-    wanted_of = {path: next(values[row.key] for row in TABLE if _matches(path, row.key)) for path in state.sysfs}
-    hashes = {path: files.render(wanted, path).sha256 for path in files.paths()}
-    cmdline = " ".join(f"{key}={values[key]}" for key in values if key in ("mitigations", "transparent_hugepage"))
-    return state.model_copy(
-        update={
-            "sysctl": {name: values[name] for name in state.sysctl},
-            "sysfs": wanted_of,
-            "files": {**hashes, places.BOOT_UNIT_ENABLED: "x"},
-            "before": {setting.key: {} for setting in wanted.settings},
-            "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
-            "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
-        }
-    )
-
-
-def _matches(path: str, key: str) -> bool:
-    head, _, tail = key.partition("*")
-    return path.startswith(head) and path.endswith(tail)
 
 
 def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:

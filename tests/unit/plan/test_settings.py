@@ -4,6 +4,7 @@ from ktfleet import plan, recipes
 from ktfleet.config import HugepagePolicy, Hugepages, Workstation
 from ktfleet.plan import settings
 from ktfleet.plan.settings import TABLE, THP_DEFRAG, THP_ENABLED, Writer
+from ktfleet.verdict import drift
 from tests.states import workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
@@ -51,3 +52,15 @@ def test_the_plan_tells_each_row_once() -> None:
     told = plan.make(workstation(), Workstation(), RECIPE).to_json()["settings"]
     assert [row["key"] for row in told] == [row.key for row in TABLE if row.key not in settings.OPT_INS]
     assert all(row["why"] and row["source"] and row["wanted"] for row in told)
+
+
+def test_the_uncore_is_held_at_the_highest_clock_that_this_host_tells() -> None:
+    assert wanted()[settings.UNCORE_MIN] == "2400000"
+    state = workstation()
+    silent = state.model_copy(update={"sysfs": {k: v for k, v in state.sysfs.items() if "uncore" not in k}})
+    made = plan.make(silent, Workstation(), RECIPE)
+    judged = [verdict for verdict in drift(made, silent) if verdict.key == settings.UNCORE_MIN]
+    assert [verdict.result for verdict in judged] == ["inconclusive"], "unread is not absent"
+    absent = silent.model_copy(update={"unreadable": {settings.UNCORE_MIN: "no readable match"}})
+    judged = [verdict for verdict in drift(made, absent) if verdict.key == settings.UNCORE_MIN]
+    assert [verdict.result for verdict in judged] == ["skipped"]
