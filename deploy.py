@@ -3,12 +3,13 @@
 from pyinfra import host, inventory
 
 from checks import drift
-from tasks import cpu, kernel, memory, preflight
+from tasks import cpu, kernel, memory, power, preflight
 
 plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
 preflight.remember(plan)  # what was there before, kept on the host
 kernel.tune(plan)
 memory.tune(plan)
 cpu.tune(plan)
+power.tune(plan)
 kernel.reboot_if_needed(plan)
 drift.check(plan)  # last: it proves what the reboot left

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -18,9 +19,8 @@ from rich.markdown import Markdown
 from ktfleet import config, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
 from ktfleet.host.state import SCHEMA, HostState
-from ktfleet.plan import files
-from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED
-from ktfleet.plan.settings import TABLE, Writer, to_read
+from ktfleet.plan.request import request
+from ktfleet.plan.settings import TABLE
 from ktfleet.problem import Problem, Refused
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -42,13 +42,7 @@ def probe(
     """Print this machine's state as JSON."""
     if not root.is_dir():
         _refuse((Problem("--root", str(root), "a folder with proc/, sys/ and etc/", "check the path"),))
-    state = host_probe.collect(
-        root=str(root),
-        sysctl=to_read(Writer.SYSCTL),
-        sysfs=to_read(Writer.SYSFS),
-        files=(*files.paths(), BOOT_UNIT_ENABLED),
-        before=BEFORE,
-    )
+    state = host_probe.collect(root=str(root), **asdict(request()))
     print(json.dumps(state))
 
 

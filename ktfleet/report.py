@@ -95,6 +95,7 @@ _REFERENCE_CORES = cores.Cores(2, 40, 40, {0: tuple(range(20)), 1: tuple(range(2
 _READ_BACK = {
     Writer.SYSCTL: "written to /etc/sysctl.d/zz-ktfleet.conf and set at once; read back from /proc/sys",
     Writer.SYSFS: "written at every boot by ktfleet-sysfs.service and set at once; every matching file is read back",
+    Writer.MASK: "masked at once and for every boot; read back as the symlink that systemd made",
     Writer.CMDLINE: "appended by /etc/default/grub.d/zz-ktfleet.cfg, takes a reboot; read back from /proc/cmdline",
 }
 

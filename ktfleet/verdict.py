@@ -106,9 +106,9 @@ def _file(file: File, state: HostState) -> Verdict:
 
 def _boot_unit(state: HostState) -> Verdict:
     why = "without it the sysfs settings are lost at the next boot"
-    unread = readback.unread_file(BOOT_UNIT_ENABLED, state)
+    unread = readback.unread_link(BOOT_UNIT_ENABLED, state)
     if unread:
         return Verdict(BOOT_UNIT_ENABLED, "inconclusive", "nothing", "enabled", f"it could not be read: {unread}")
-    enabled = state.files[BOOT_UNIT_ENABLED] is not None
+    enabled = state.links[BOOT_UNIT_ENABLED] is not None
     seen, result = ("enabled", "pass") if enabled else ("not enabled", "fail")
     return Verdict(BOOT_UNIT_ENABLED, cast(Result, result), seen, "enabled", why)

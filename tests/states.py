@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan import Plan
 from ktfleet.plan.files import paths, render
-from ktfleet.plan.places import BOOT_UNIT_ENABLED
+from ktfleet.plan.places import BOOT_UNIT_ENABLED, BOOT_UNIT_PATH, unit_file
 from ktfleet.plan.settings import (
     EPP,
     GOVERNOR,
     NODE_HUGEPAGES,
     OPT_INS,
+    TABLE,
     THP_DEFRAG,
     THP_ENABLED,
     TURBO_OFF,
     UNCORE_MAX,
     UNCORE_MIN,
+    Writer,
 )
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
@@ -66,6 +68,8 @@ FRESH: dict[str, Any] = {
     "mem_total": 252 * GIB,
     "boot": {"loader": "grub", "next_cmdline": "root=UUID=1 ro quiet"},
     "sysctl": {"kernel.numa_balancing": "1", "vm.zone_reclaim_mode": "0", "vm.swappiness": "60"},
+    "files": dict.fromkeys(paths()),
+    "links": dict.fromkeys((*(unit_file(row.key) for row in TABLE if row.writer is Writer.MASK), BOOT_UNIT_ENABLED)),
     "sysfs": {
         THP_ENABLED: "always [madvise] never",
         THP_DEFRAG: "always defer defer+madvise [madvise] never",
@@ -93,7 +97,8 @@ def converged(plan: Plan) -> HostState:
         update={
             "sysctl": {name: applied(name, text) for name, text in state.sysctl.items()},
             "sysfs": {path: applied(path, text) for path, text in state.sysfs.items()},
-            "files": {**{path: render(plan, path).sha256 for path in paths()}, BOOT_UNIT_ENABLED: "x"},
+            "files": {path: render(plan, path).sha256 for path in paths()},
+            "links": {**dict.fromkeys(state.links, "/dev/null"), BOOT_UNIT_ENABLED: BOOT_UNIT_PATH},
             "before": {key: {} for key in wanted},
             "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
             "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),

@@ -54,6 +54,7 @@ REASONS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.ELOOP: "symlink loop",
+    errno.EINVAL: "not a symlink",
 }
 
 
@@ -252,6 +253,11 @@ class Reader:
             for block in iter(lambda: file.read(READ_LIMIT) or b"", b""):
                 digest.update(block)
         return digest.hexdigest()
+
+    def link(self, path: str) -> str:
+        """What a symlink says, without following it."""
+        folder, name = os.path.split(path)
+        return os.readlink(os.path.join(self.place(folder), name))
 
     def names(self, path: str) -> list[str]:
         """Sorted names in a folder; none when there is no such folder."""
@@ -478,6 +484,7 @@ def collect(
     sysctl: Iterable[str] = (),
     sysfs: Iterable[str] = (),
     files: Iterable[str] = (),
+    links: Iterable[str] = (),
     before: str | None = None,
 ) -> dict[str, Any]:
     """The state of the host whose files lie below `root`, in plain JSON types."""
@@ -497,6 +504,7 @@ def collect(
         "sysctl": read_sysctl(reader, sysctl),
         "sysfs": read_sysfs(reader, sysfs),
         "files": {path: reader.get(path, partial(reader.sha256, path)) for path in files},
+        "links": {path: reader.get(path, partial(reader.link, path)) for path in links},
         "before": kept or {},
         "unreadable": reader.reasons,
     }
@@ -512,6 +520,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sysctl", nargs="*", default=[], action="extend", metavar="NAME")
     parser.add_argument("--sysfs", nargs="*", default=[], action="extend", metavar="PATTERN")
     parser.add_argument("--file", nargs="*", default=[], action="extend", dest="files", metavar="PATH")
+    parser.add_argument("--link", nargs="*", default=[], action="extend", dest="links", metavar="PATH")
     parser.add_argument("--before", metavar="PATH", help="record of the values before our first change")
     arguments = parser.parse_args(argv)
     try:

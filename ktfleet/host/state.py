@@ -75,10 +75,10 @@ class Boot(Frozen):
 class HostState(Frozen):
     """One host as its probe saw it.
 
-    `sysctl` and `files` hold what the caller asked for: sysctl name -> text, path -> sha256 (None: no
-    such file). `sysfs` maps each *path* that a requested pattern matched to its stripped text; a pattern
-    without a match is listed in `unreadable`. `before` is the record of values from before our first
-    change, as kept on the host (key -> path -> text).
+    `sysctl`, `files` and `links` hold what the caller asked for: sysctl name -> text, path -> sha256 (None: no
+    such file), path -> what the symlink says (None: no such file, or not a symlink). `sysfs` maps each *path* that
+    a requested pattern matched to its stripped text; a pattern without a match is listed in `unreadable`.
+    `before` is the record of values from before our first change, as kept on the host (key -> place -> text).
     """
 
     schema_version: int = Field(alias="schema")
@@ -97,5 +97,6 @@ class HostState(Frozen):
     sysctl: dict[str, str] = Field(default_factory=dict)
     sysfs: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str | None] = Field(default_factory=dict)
+    links: dict[str, str | None] = Field(default_factory=dict)
     before: dict[str, Any] = Field(default_factory=dict)
     unreadable: dict[str, str] = Field(default_factory=dict)

@@ -23,7 +23,7 @@ from ktfleet.plan.places import (
     SYSFS,
     WRITE_SYSFS,
 )
-from ktfleet.plan.settings import Concern, Writer
+from ktfleet.plan.settings import Concern, Setting, Writer
 
 Commands = tuple[str, ...]
 Change = Callable[[Plan, HostState], Commands]
@@ -42,7 +42,7 @@ def place(*paths: str) -> Change:
 def enable_boot_unit(plan: Plan, state: HostState) -> Commands:
     """Write the unit that applies the sysfs settings at boot, and enable it."""
     written = place(BOOT_UNIT_PATH)(plan, state)
-    if not written and state.files.get(BOOT_UNIT_ENABLED) is not None:
+    if not written and state.links.get(BOOT_UNIT_ENABLED) is not None:
         return ()
     return (*written, f"systemctl daemon-reload && systemctl enable -q {BOOT_UNIT}")
 
@@ -51,12 +51,15 @@ def set_values(concern: Concern) -> Change:
     """Set the running values that differ."""
 
     def commands(plan: Plan, state: HostState) -> Commands:
-        sysctls = [s for s in plan.of(Writer.SYSCTL, concern) if readback.differs(s, state)]
-        sysfs = [s for s in plan.of(Writer.SYSFS, concern) if readback.differs(s, state)]
-        pairs = (quote(f"{s.key}={s.wanted}") for s in sysctls)
+        def differing(writer: Writer) -> list[Setting]:
+            return [s for s in plan.of(writer, concern) if readback.differs(s, state)]
+
+        sysctls = [quote(f"{s.key}={s.wanted}") for s in differing(Writer.SYSCTL)]
+        masks = [quote(s.key) for s in differing(Writer.MASK)]
         return (
-            *((" ".join(("sysctl -q -w", *pairs)),) if sysctls else ()),
-            *((f"{WRITE_SYSFS} {SYSFS[concern]}",) if sysfs else ()),
+            *([" ".join(("sysctl -q -w", *sysctls))] if sysctls else ()),
+            *([f"{WRITE_SYSFS} {SYSFS[concern]}"] if differing(Writer.SYSFS) else ()),
+            *([" ".join(("systemctl -q mask", *masks))] if masks else ()),
         )
 
     return commands

@@ -17,3 +17,8 @@ SYSFS: dict[Concern, str] = {
     "memory": "/etc/ktfleet/sysfs.d/memory.conf",
     "cpu": "/etc/ktfleet/sysfs.d/cpu.conf",
 }
+
+
+def unit_file(unit: str) -> str:
+    """Where an administrator's version of a systemd unit lies; masked, it is a symlink to /dev/null."""
+    return f"/etc/systemd/system/{unit}"

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from ktfleet.host.state import HostState
-from ktfleet.plan.settings import TABLE, Row, Setting, Writer
+from ktfleet.plan.places import unit_file
+from ktfleet.plan.settings import MASKED, NOT_MASKED, TABLE, Row, Setting, Writer
 from ktfleet.problem import Problem
 
 
@@ -40,8 +41,14 @@ def values(row: Row, state: HostState) -> Mapping[str, str]:
     if row.writer is Writer.CMDLINE:
         value = parameter(state.kernel.cmdline, row.key)
         return {} if value is None else {row.key: value}
+    if row.writer is Writer.MASK:
+        return {} if unread(row, state) else {row.key: _masked(state.links[unit_file(row.key)])}
     found = state.sysctl if row.writer is Writer.SYSCTL else state.sysfs
     return {place: normalised(text) for place, text in sorted(found.items()) if fnmatchcase(place, row.key)}
+
+
+def _masked(target: str | None) -> str:
+    return MASKED if target == "/dev/null" else NOT_MASKED
 
 
 def highest(pattern: str, state: HostState) -> str | None:
@@ -54,6 +61,8 @@ def unread(row: Row, state: HostState) -> str | None:
     """Why some place of this setting could not be read although it may be there; None when all were."""
     if row.writer is Writer.CMDLINE:
         return None if state.kernel.cmdline is not None else state.unreadable.get("/proc/cmdline", _NOT_PROBED)
+    if row.writer is Writer.MASK:
+        return unread_link(unit_file(row.key), state)
     reasons = [why for place, why in state.unreadable.items() if fnmatchcase(place, row.key)]
     if not reasons and not values(row, state):
         return _NOT_PROBED
@@ -62,14 +71,23 @@ def unread(row: Row, state: HostState) -> str | None:
 
 def unread_file(path: str, state: HostState) -> str | None:
     """Why a managed file could not be read although it may be there; None when it was, or is missing."""
-    if path not in state.files:
+    return _unread_place(path, state.files, state)
+
+
+def unread_link(path: str, state: HostState) -> str | None:
+    """The same for a symlink; an ordinary file in its place was read."""
+    return _unread_place(path, state.links, state)
+
+
+def _unread_place(path: str, read: Mapping[str, str | None], state: HostState) -> str | None:
+    if path not in read:
         return _NOT_PROBED
     reason = state.unreadable.get(path)
     return None if reason in (None, *ABSENT) else reason
 
 
-ABSENT = ("no such file", "no readable match")
-"""The probe's reasons for a path that does not exist, and for a pattern that nothing matches."""
+ABSENT = ("no such file", "no readable match", "not a symlink")
+"""The probe's reasons for a path that does not exist, a pattern that nothing matches, an ordinary unit file."""
 
 _NOT_PROBED = "it was not probed"
 

@@ -14,7 +14,7 @@ from ktfleet.config import HugepagePolicy, Workstation
 from ktfleet.plan.cores import Cores
 from ktfleet.plan.memory import Memory
 
-Concern = Literal["kernel", "memory", "cpu"]
+Concern = Literal["kernel", "memory", "cpu", "power"]
 
 
 class Writer(Enum):
@@ -22,6 +22,7 @@ class Writer(Enum):
 
     SYSCTL = "sysctl"
     SYSFS = "sysfs"
+    MASK = "systemd mask"
     CMDLINE = "kernel command line"
 
 
@@ -40,7 +41,8 @@ class Row:
     """One setting.
 
     key: the sysctl's name, the full sysfs path (`*` where the kernel repeats a file for each CPU or node),
-    or the kernel parameter's name. want: the wanted value, None where the layout does not ask for it.
+    the systemd unit's or the kernel parameter's name. want: the wanted value, None where the layout does not ask
+    for it.
     absent: why the setting may be missing on a host (its verdict is then "skipped"); None: it may not.
     effect: what was measured, on what.
     """
@@ -90,6 +92,21 @@ def _constant(value: str) -> Callable[[Layout], str]:
 
 def _opt_in(parameter: str, value: Callable[[Layout], str]) -> Callable[[Layout], str | None]:
     return lambda layout: value(layout) if parameter in layout.config.kernel_command_line else None
+
+
+MASKED, NOT_MASKED = "masked", "not masked"
+
+
+def _never_sleep(target: str) -> Row:
+    return Row(
+        key=target,
+        concern="power",
+        writer=Writer.MASK,
+        want=_constant(MASKED),
+        why="A server must not sleep. A desktop installation (Ubuntu Desktop's default) suspends after some minutes "
+        "without a keyboard, whatever is being served, and sleep loses the GPU's state.",
+        source="systemd.special(7) and systemd-sleep.conf(5)",
+    )
 
 
 TABLE: tuple[Row, ...] = (
@@ -197,6 +214,7 @@ TABLE: tuple[Row, ...] = (
         source="Linux Documentation/admin-guide/pm/intel_uncore_frequency_scaling.rst",
         absent="no intel_uncore_frequency driver for this CPU, or it is virtual",
     ),
+    *map(_never_sleep, ("sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target")),
     Row(
         key="transparent_hugepage",
         concern="kernel",
@@ -224,9 +242,3 @@ def resolve(layout: Layout) -> tuple[Setting, ...]:
     """The settings that this layout asks for, in the table's order."""
     wanted = ((row, row.want(layout)) for row in TABLE)
     return tuple(Setting(row, value) for row, value in wanted if value is not None)
-
-
-def to_read(writer: Writer) -> tuple[str, ...]:
-    """What the probe has to read for one writer: its keys, and for sysfs what wanted values depend on."""
-    found = tuple(row.key for row in TABLE if row.writer is writer)
-    return (*found, *READ_TOO) if writer is Writer.SYSFS else found

@@ -12,20 +12,20 @@ from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.host import Host
 
 from ktfleet.host.state import SCHEMA, HostState
-from ktfleet.plan import files
-from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED
-from ktfleet.plan.settings import Writer, to_read
+from ktfleet.plan.request import request
 
 _CACHE = "ktfleet_state"
 
 
 def probe_arguments() -> tuple[str, ...]:
     """What the probe has to read for the settings table and the managed files."""
+    wanted = request()
     return (
-        *("--sysctl", *to_read(Writer.SYSCTL)),
-        *("--sysfs", *to_read(Writer.SYSFS)),
-        *("--file", *files.paths(), BOOT_UNIT_ENABLED),
-        *("--before", BEFORE),
+        *("--sysctl", *wanted.sysctl),
+        *("--sysfs", *wanted.sysfs),
+        *("--file", *wanted.files),
+        *("--link", *wanted.links),
+        *("--before", wanted.before),
     )
 
 

@@ -28,6 +28,11 @@ def reboot(state: State, host: Host, old_boot_id: str, reasons: tuple[str, ...])
     sudo = bool(host.data.get("_sudo"))
     # Detached, so that the connection is closed by us and not cut in the middle of an answer.
     host.run_shell_command(StringCommand("(sleep 1; systemctl reboot) >/dev/null 2>&1 &"), _sudo=sudo)
+    with _quiet_paramiko():
+        return _wait_for_another_boot(host, old_boot_id)
+
+
+def _wait_for_another_boot(host: Host, old_boot_id: str) -> bool:
     start, answered, reported = time.monotonic(), 0.0, 0.0
     waited = 0.0
     while waited < LIMIT_S:
@@ -52,8 +57,7 @@ def _boot_id(host: Host) -> str | None:
     """The boot id over a fresh connection; None while nothing answers."""
     _drop_connection(host)
     try:
-        with _quiet_paramiko():
-            host.connect(show_errors=False, raise_exceptions=True)
+        host.connect(show_errors=False, raise_exceptions=True)
         ok, output = host.run_shell_command("cat /proc/sys/kernel/random/boot_id", _timeout=10)
     except (PyinfraError, SSHException, OSError, EOFError):
         return None
@@ -62,7 +66,7 @@ def _boot_id(host: Host) -> str | None:
 
 @contextmanager
 def _quiet_paramiko() -> Iterator[None]:
-    """While a host is away its connections break: paramiko would print a traceback for each."""
+    """While a host is away its connections break: paramiko's threads would print a traceback for each, later."""
     logger_of_paramiko = logging.getLogger("paramiko")
     level = logger_of_paramiko.level
     logger_of_paramiko.setLevel(logging.CRITICAL + 1)

@@ -13,13 +13,13 @@ from ktfleet.config import Workstation
 from ktfleet.plan import Plan
 from ktfleet.plan.places import BEFORE, COMMAND_LINE, SYSFS, WRITE_SYSFS
 from ktfleet.verdict import drift as drift_of
-from tasks import cpu, kernel, memory, preflight
+from tasks import cpu, kernel, memory, power, preflight
 from tests.fake.hosts import FakeHost, execute, fleet
 from tests.states import converged, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 PLAN = plan.make(workstation(), Workstation(kernel_command_line=("mitigations",)), RECIPE)
-TUNE = ((preflight.remember, PLAN), (kernel.tune, PLAN), (memory.tune, PLAN), (cpu.tune, PLAN))
+TUNE = ((preflight.remember, PLAN), (kernel.tune, PLAN), (memory.tune, PLAN), (cpu.tune, PLAN), (power.tune, PLAN))
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,8 @@ def test_a_fresh_host_gets_everything_the_record_first() -> None:
     assert run(fake, *TUNE)
     order = [BEFORE, WRITE_SYSFS, "systemctl daemon-reload", COMMAND_LINE, "sysctl -q -w"]
     places = [next(i for i, command in enumerate(fake.commands) if part in command) for part in order]
-    assert fake.commands[-1] == f"{WRITE_SYSFS} {SYSFS['cpu']}"
+    assert fake.commands[-2] == f"{WRITE_SYSFS} {SYSFS['cpu']}"
+    assert fake.commands[-1].startswith("systemctl -q mask sleep.target")
     assert places == sorted(places)
     assert places[0] == 0
 
@@ -52,7 +53,7 @@ def test_the_state_is_read_again_after_a_change() -> None:
     """A command of one operation must not be repeated by the next on stale knowledge."""
     fake = FakeHost("ws01", workstation())
     run(fake, *TUNE)
-    operations_with_changes = 8
+    operations_with_changes = 9
     assert fake.probes == operations_with_changes
 
 

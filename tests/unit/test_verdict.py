@@ -6,7 +6,7 @@ from ktfleet import plan, recipes, verdict
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, files, places
-from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE
+from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, Writer
 from ktfleet.verdict import Verdict
 from tests.states import converged, workstation
 
@@ -72,7 +72,7 @@ def test_an_unread_command_line_is_inconclusive() -> None:
     assert [judged.result for judged in bad(CONVERGED.model_copy(update={"kernel": kernel}))] == ["inconclusive"] * 2
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.key not in EVERYTHING.kernel_command_line])
+@pytest.mark.parametrize("row", [row for row in TABLE if row.writer in (Writer.SYSCTL, Writer.SYSFS)])
 def test_only_a_setting_that_may_be_missing_is_skipped(row: plan.settings.Row) -> None:
     (judged,) = [j for j in verdict.drift(PLAN, without(CONVERGED, row.key, "no such file")) if j.result != "pass"]
     assert (judged.key, judged.result) == (row.key, "skipped" if row.absent else "inconclusive")
@@ -119,8 +119,28 @@ def test_a_drop_in_that_should_be_gone_fails() -> None:
 
 
 def test_a_disabled_unit_fails() -> None:
-    (judged,) = bad(CONVERGED.model_copy(update={"files": {**CONVERGED.files, places.BOOT_UNIT_ENABLED: None}}))
+    (judged,) = bad(CONVERGED.model_copy(update={"links": {**CONVERGED.links, places.BOOT_UNIT_ENABLED: None}}))
     assert judged.seen == "not enabled"
+
+
+MASKS = [row.key for row in TABLE if row.writer is Writer.MASK]
+
+
+@pytest.mark.parametrize("unit", MASKS)
+@pytest.mark.parametrize(("target", "reason"), [
+    (None, "no such file"), (None, "not a symlink"), ("/lib/systemd/system/mine.target", None),
+])  # fmt: skip
+def test_a_unit_that_is_not_masked_fails(unit: str, target: str | None, reason: str | None) -> None:
+    path = places.unit_file(unit)
+    update = {"links": {**CONVERGED.links, path: target}, "unreadable": {path: reason} if reason else {}}
+    (judged,) = bad(CONVERGED.model_copy(update=update))
+    assert (judged.key, judged.result, judged.seen) == (unit, "fail", "not masked")
+
+
+def test_an_unread_unit_is_inconclusive() -> None:
+    path = places.unit_file(MASKS[0])
+    update = {"links": {**CONVERGED.links, path: None}, "unreadable": {path: "permission denied"}}
+    assert [judged.result for judged in bad(CONVERGED.model_copy(update=update))] == ["inconclusive"]
 
 
 def test_a_host_that_does_not_answer_is_inconclusive() -> None:
@@ -128,7 +148,7 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "19 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "23 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 18 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 22 pass"
     assert verdict.summary(()) == "nothing was checked"

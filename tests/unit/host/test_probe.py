@@ -627,6 +627,17 @@ def run(*arguments: str, python: str = sys.executable, **environment: str) -> su
     return subprocess.run([python, "-c", SOURCE, *arguments], capture_output=True, text=True, env=environment)
 
 
+def test_symlinks_are_read_and_not_followed(tmp_path: Path) -> None:
+    tree = write_tree(tmp_path, **SMALL, files={"/etc/file": "x"})
+    (tree / "etc/masked").symlink_to("/dev/null")
+    asked = ["/etc/masked", "/etc/file", "/etc/none", "/none/none"]
+    record = probe.collect(str(tree), links=asked)
+    assert record["links"] == {"/etc/masked": "/dev/null", "/etc/file": None, "/etc/none": None, "/none/none": None}
+    assert [record["unreadable"].get(path) for path in asked] == [
+        None, "not a symlink", "no such file", "no such file",
+    ]  # fmt: skip
+
+
 def test_the_program_prints_one_line(workstation: Path) -> None:
     """The same as `collect`, in a C locale too."""
     asked = ["--sysctl", "vm.swappiness", "vm.no", "--sysfs", GOVERNORS, "--file", "/etc/default/grub"]
@@ -635,7 +646,7 @@ def test_the_program_prints_one_line(workstation: Path) -> None:
     assert done.stdout.count("\n") == 1
     assert done.stdout.isascii()
     assert json.loads(done.stdout) == probe.collect(
-        str(workstation), ["vm.swappiness", "vm.no"], [GOVERNORS], ["/etc/default/grub"], RECORD
+        str(workstation), ["vm.swappiness", "vm.no"], [GOVERNORS], ["/etc/default/grub"], before=RECORD
     )
 
 

@@ -24,6 +24,7 @@ EVERY = (
     changes.command_line,
     changes.set_values("memory"),
     changes.set_values("cpu"),
+    changes.set_values("power"),
 )
 
 
@@ -64,6 +65,13 @@ def test_only_values_that_differ_are_set() -> None:
     state = state.model_copy(update={"sysctl": {**state.sysctl, "vm.swappiness": "60"}})
     assert changes.set_values("memory")(wanted, state) == ("sysctl -q -w vm.swappiness=1",)
     assert changes.set_values("cpu")(wanted, state) == ()
+
+
+def test_only_units_that_are_not_masked_are_masked() -> None:
+    wanted = made()
+    state = converged(wanted)
+    state = state.model_copy(update={"links": {**state.links, places.unit_file("suspend.target"): None}})
+    assert changes.set_values("power")(wanted, state) == ("systemctl -q mask suspend.target",)
 
 
 def test_a_lost_governor_is_set_again() -> None:
