@@ -9,7 +9,10 @@ from pyinfra.api.exceptions import InventoryError
 _file = Path(os.environ.get("KTFLEET_LAB", ".lab/demo/machine.json"))
 if not _file.exists():
     raise InventoryError(f"no lab machine: seen no {_file}, wanted a booted one; run .venv/bin/python -m tests.lab up")
-_machine = json.loads(_file.read_text())
+try:
+    _machine = json.loads(_file.read_text())
+except ValueError as _error:
+    raise InventoryError(f"{_file}: seen {_error}, wanted a machine.json; name another with KTFLEET_LAB") from None
 
 lab = [
     (

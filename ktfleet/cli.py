@@ -6,8 +6,10 @@ Exit codes: 0 done, 1 something judged is bad, 2 refused or wrong usage.
 from __future__ import annotations
 
 import json
+import reprlib
 import sys
 from dataclasses import asdict
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -22,6 +24,7 @@ from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
 from ktfleet.problem import Problem, Refused
+from ktfleet.validation import wanted
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are an interface.")]
@@ -29,10 +32,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are a
 
 def main() -> None:
     """Entry point: what a user can cause ends in lines of the error grammar, not in a traceback."""
+    # A captured state can hold what is no text: it is shown, escaped.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except Refused as refused:
         _refuse(refused.problems)
+    except OSError as error:
+        do = "free some space or write elsewhere"
+        _refuse((Problem("the output cannot be written", error.strerror or str(error), "a place to write to", do),))
 
 
 @app.command()
@@ -54,9 +63,9 @@ def plan_(
     as_json: AsJson = False,
 ) -> None:
     """Print what ktfleet would decide for a captured host."""
-    wanted = config.load(config_file) if config_file else config.Workstation()
-    served = recipes.load(recipe or wanted.recipe)
-    made = plan.make(_read_state(state), wanted, served)
+    workstation = config.load(config_file) if config_file else config.Workstation()
+    served = recipes.load(recipe or workstation.recipe)
+    made = plan.make(_read_state(state), workstation, served)
     print(json.dumps(made.to_json(), indent=1) if as_json else report.plan_text(made))
     if made.refusals:
         raise typer.Exit(2)
@@ -91,7 +100,8 @@ def settings(
 def report_(folder: Annotated[Path, typer.Argument(metavar="[RESULTS]")] = results.FOLDER) -> None:
     """Print the verdict table of the latest runs. Exit 1 when a verdict is bad."""
     hosts = tuple(results.load(folder))
-    Console().print(report.verdict_table(hosts))
+    for table in report.verdict_tables(hosts):
+        Console().print(table)
     if not report.all_good(hosts):
         raise typer.Exit(1)
 
@@ -102,17 +112,18 @@ def _read_state(path: Path) -> HostState:
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
         data = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         seen = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         raise Refused((Problem(what, seen, "the probe's JSON", do),)) from error
     version = data.get("schema") if isinstance(data, dict) else type(data).__name__
-    if version != SCHEMA:
+    if type(version) is not int or version != SCHEMA:
         raise Refused((Problem(what, f"schema {version}", f"schema {SCHEMA}", do),))
     try:
         return HostState.model_validate(data)
     except ValidationError as error:
         found = [
-            Problem(f"{what}: {'.'.join(map(str, e['loc']))}", repr(e["input"]), e["msg"], do) for e in error.errors()
+            Problem(f"{what}: {'.'.join(map(str, e['loc']))}", reprlib.repr(e["input"]), wanted(e["msg"]), do)
+            for e in error.errors()
         ]
         raise Refused(tuple(found)) from error
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ktfleet.validation import Strict, read_toml, validated
 
@@ -29,7 +29,13 @@ class Hugepages(Strict):
     """
 
     policy: HugepagePolicy = "thp"
-    per_node: Annotated[int, Field(ge=1)] | None = None
+    per_node: Annotated[int, Field(ge=1, le=2**31)] | None = None
+
+    @model_validator(mode="after")
+    def _pool_needs_its_policy(self) -> Self:
+        if self.per_node is not None and self.policy != "hugetlb":
+            raise ValueError("per_node together with the policy hugetlb only")
+        return self
 
 
 class Workstation(Strict):

@@ -5,48 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
-from ktfleet.config import Hugepages, Workstation
-from ktfleet.plan import Plan, cores, memory
-from ktfleet.plan.settings import OPT_INS, TABLE, Layout, Row, Writer
+from ktfleet.config import HugepagePolicy, Hugepages, Workstation
+from ktfleet.plan import Plan, memory
+from ktfleet.plan.places import BEFORE, BOOT_UNIT, COMMAND_LINE, SYSCTLS
+from ktfleet.plan.settings import TABLE, Layout, Row, Writer
 from ktfleet.recipes import Recipe
-from ktfleet.results import HostResults
-from ktfleet.verdict import Verdict, summary
+from ktfleet.results import Check, HostResults
+from ktfleet.verdict import summary
 
 _STYLE = {"pass": "green", "skipped": "yellow", "fail": "bold red", "inconclusive": "bold red"}
 
 
-def verdict_table(hosts: Iterable[HostResults]) -> Table:
-    """One line a judged thing, grouped by host and check, with a closing line for each check."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("host", "check", "what", "verdict", "seen", "wanted"):
-        table.add_column(column, overflow="fold")
-    for host in hosts:
-        for name, check in host.checks.items():
-            for verdict in check.verdicts:
-                table.add_row(host.host, name, *_cells(verdict))
-            table.add_row(
-                host.host,
-                name,
-                f"[bold]{summary(check.verdicts)}[/]",
-                "",
-                check.taken,
-                f"ktfleet {check.commit}",
-            )
-            table.add_section()
+def verdict_tables(hosts: Iterable[HostResults]) -> list[Table]:
+    """One table a host and check: a title with the counts, then a line a judged thing."""
+    return [_table(host.host, name, check) for host in hosts for name, check in host.checks.items()]
+
+
+def _table(host: str, name: str, check: Check) -> Table:
+    title = f"[bold]{escape(host)}  {escape(name)}: {summary(check.verdicts)}[/]  {check.taken}  ktfleet {check.commit}"
+    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
+    for column in ("what", "verdict", "seen", "wanted"):
+        table.add_column(column, overflow="fold", min_width=len("inconclusive") if column == "verdict" else 6)
+    for verdict in check.verdicts:
+        seen = verdict.seen if verdict.result in ("pass", "fail") else verdict.why
+        result = f"[{_STYLE[verdict.result]}]{verdict.result}[/]"
+        table.add_row(escape(verdict.key), result, escape(seen), escape(verdict.wanted))
     return table
 
 
 def all_good(hosts: Iterable[HostResults]) -> bool:
-    """Whether every verdict of every host lets a run succeed."""
-    return all(verdict.good for host in hosts for check in host.checks.values() for verdict in check.verdicts)
-
-
-def _cells(verdict: Verdict) -> tuple[str, str, str, str]:
-    style = _STYLE[verdict.result]
-    seen = verdict.seen if verdict.result in ("pass", "fail") else verdict.why
-    return verdict.key, f"[{style}]{verdict.result}[/]", seen, verdict.wanted
+    """Whether every verdict of every host lets a run succeed. Where nothing was judged, nothing is good."""
+    checks = [check for host in hosts for check in host.checks.values() or (None,)]
+    return bool(checks) and all(c and c.verdicts and all(v.good for v in c.verdicts) for c in checks)
 
 
 def plan_text(plan: Plan) -> str:
@@ -79,30 +72,29 @@ def _gib(size: int) -> str:
 
 
 def wanted_text(row: Row, recipe: Recipe) -> str:
-    """The wanted value for the reference workstation; by huge page policy where it depends on it."""
+    """The wanted value for two pools; by huge page policy where it depends on it."""
+    policies: tuple[HugepagePolicy, ...] = ("thp", "hugetlb", "off")
     values: dict[str, list[str]] = {}
-    for policy in ("thp", "hugetlb", "off"):
-        config = Workstation(hugepages=Hugepages(policy=policy), kernel_command_line=OPT_INS)
-        layout = Layout(config, _REFERENCE_CORES, memory.divide(recipe, config.hugepages, _REFERENCE_CORES.pools))
-        values.setdefault(row.want(layout) or "", []).append(policy)
+    for policy in policies:
+        config = Workstation(hugepages=Hugepages(policy=policy))
+        value = row.want(Layout(config, memory.divide(recipe, config.hugepages, pools=2)))
+        values.setdefault(value, []).append(policy)
     if len(values) == 1:
         return next(iter(values))
-    return ", ".join(f"{value} ({' and '.join(policies)})" for value, policies in values.items())
+    return ", ".join(f"{value} ({' and '.join(under)})" for value, under in values.items())
 
-
-_REFERENCE_CORES = cores.Cores(2, 40, 40, {0: tuple(range(20)), 1: tuple(range(20, 40))}, tuple(range(40, 80)))
 
 _READ_BACK = {
-    Writer.SYSCTL: "written to /etc/sysctl.d/zz-ktfleet.conf and set at once; read back from /proc/sys",
-    Writer.SYSFS: "written at every boot by ktfleet-sysfs.service and set at once; every matching file is read back",
+    Writer.SYSCTL: f"written to {SYSCTLS} and set at once; read back from /proc/sys",
+    Writer.SYSFS: f"written at every boot by {BOOT_UNIT} and set at once; every matching file is read back",
     Writer.MASK: "masked at once and for every boot; read back as the symlink that systemd made",
-    Writer.CMDLINE: "appended by /etc/default/grub.d/zz-ktfleet.cfg, takes a reboot; read back from /proc/cmdline",
+    Writer.CMDLINE: f"appended by {COMMAND_LINE}, takes a reboot; read back from /proc/cmdline and grub.cfg",
 }
 
 
 def settings_markdown(recipe: Recipe) -> str:
     """docs/settings.md, whole."""
-    parts = [_INTRODUCTION.format(recipe=recipe.name)]
+    parts = [_INTRODUCTION.format(recipe=recipe.name, before=BEFORE)]
     for writer in Writer:
         parts.append(f"## {writer.value[0].upper()}{writer.value[1:]}\n\n{_READ_BACK[writer].capitalize()}.\n")
         parts += [_row_markdown(row, recipe) for row in TABLE if row.writer is writer]
@@ -113,7 +105,7 @@ _INTRODUCTION = """# Settings
 
 Generated from `ktfleet/plan/settings.py` by `ktfleet settings --markdown`: change it there. Values are for the
 reference workstation (2x Xeon Gold 6138, recipe {recipe}). A setting whose effect was not measured says so.
-What a host had before ktfleet's first change is kept on it, in `/var/lib/ktfleet/before.json`.
+What a host had before ktfleet's first change is kept on it, in `{before}`.
 """
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ktfleet.problem import Problem, Refused
-from ktfleet.verdict import Verdict
+from ktfleet.verdict import Result, Verdict
 
-FOLDER = Path("results")
+FOLDER = Path(os.environ.get("KTFLEET_RESULTS", "results"))
+"""Below the current folder, or where KTFLEET_RESULTS says."""
 
 
 @dataclass(frozen=True)
@@ -33,37 +35,53 @@ class Check:
     verdicts: tuple[Verdict, ...]
 
 
-def store(host: str, check: str, verdicts: tuple[Verdict, ...], folder: Path = FOLDER) -> Path:
+def store(host: str, check: str, verdicts: tuple[Verdict, ...], folder: Path | None = None) -> None:
     """Write one check's verdicts, replacing that check's previous ones."""
-    path = folder / f"{host.replace('/', '_')}.json"
+    path = _path(host, folder)
     kept = _kept(path)
     taken = datetime.now(UTC).isoformat(timespec="seconds")
     kept[check] = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
-    folder.mkdir(parents=True, exist_ok=True)
+    _write(path, host, kept)
+
+
+def forget(host: str, check: str, folder: Path | None = None) -> None:
+    """Drop a check's verdicts: a run began that may change what they say."""
+    path = _path(host, folder)
+    kept = _kept(path)
+    if kept.pop(check, None) is not None:
+        _write(path, host, kept)
+
+
+def _path(host: str, folder: Path | None) -> Path:
+    return (folder or FOLDER) / f"{host.replace('/', '_')}.json"
+
+
+def _write(path: Path, host: str, checks: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps({"host": host, "checks": kept}, indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps({"host": host, "checks": checks}, indent=1) + "\n", encoding="utf-8")
     temporary.rename(path)
-    return path
 
 
 def _kept(path: Path) -> dict[str, Any]:
     """The checks that the file already holds. A broken file is replaced: it must not stop a deploy."""
     try:
         checks = json.loads(path.read_text(encoding="utf-8"))["checks"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return checks if isinstance(checks, dict) else {}
 
 
-def load(folder: Path = FOLDER) -> Iterator[HostResults]:
+def load(folder: Path | None = None) -> Iterator[HostResults]:
     """All hosts' results, by name. Raises Refused when there are none or one cannot be read."""
+    folder = folder or FOLDER
     paths = sorted(folder.glob("*.json"))
     if not paths:
         raise Refused((Problem("no results", f"no *.json in {folder}", "a finished run", "run deploy.py first"),))
     for path in paths:
         try:
             yield _host(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             problem = Problem(
                 str(path), f"{type(error).__name__}: {error}", "a results file", "delete it and run again"
             )
@@ -75,6 +93,8 @@ def _host(data: dict[str, Any]) -> HostResults:
         name: Check(check["taken"], check["commit"], tuple(Verdict(**verdict) for verdict in check["verdicts"]))
         for name, check in data["checks"].items()
     }
+    if any(verdict.result not in get_args(Result) for check in checks.values() for verdict in check.verdicts):
+        raise ValueError("an unknown verdict")
     return HostResults(data["host"], checks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file that a user named. Raises Refused when it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         raise Refused((Problem(str(path), reason, "a readable TOML file", "check the path and its text"),)) from error
 
@@ -50,12 +51,19 @@ def _problem(model: type[BaseModel], origin: str, detail: ErrorDetails) -> Probl
         return Problem(what, "an unknown key", f"one of {', '.join(known)}", do)
     if detail["type"] == "missing":
         return Problem(what, "nothing", "a value", f"add {key}")
-    return Problem(what, repr(detail["input"]), _wanted(detail), f"correct {key}")
+    return Problem(what, reprlib.repr(detail["input"]), _wanted(detail), f"correct {key}")
 
 
 def _wanted(detail: ErrorDetails) -> str:
-    message = detail["msg"].removeprefix("Input should be ")
-    return message[0].lower() + message[1:]
+    if detail["type"] == "value_error":
+        return str(detail["ctx"]["error"])
+    return wanted(detail["msg"])
+
+
+def wanted(message: str) -> str:
+    """pydantic's message as the "wanted" of the error grammar."""
+    plain = message.removeprefix("Input should be ").replace("valid tuple", "valid list")
+    return plain[0].lower() + plain[1:]
 
 
 def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

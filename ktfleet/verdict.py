@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan, readback
+from ktfleet.plan import Plan, command_line, readback
 from ktfleet.plan.files import File, paths, render
 from ktfleet.plan.places import BOOT_UNIT_ENABLED
 from ktfleet.plan.settings import Setting, Writer
@@ -55,6 +55,7 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
         return (Verdict("host", "inconclusive", "nothing", "the probe's answer", "the host could not be probed"),)
     return (
         *(_setting(setting, state) for setting in plan.settings),
+        *filter(None, (_taken_back(setting, state) for setting in plan.not_asked_for)),
         *(_file(render(plan, path), state) for path in paths()),
         _boot_unit(state),
     )
@@ -70,18 +71,49 @@ def summary(verdicts: tuple[Verdict, ...]) -> str:
 def _setting(setting: Setting, state: HostState) -> Verdict:
     row, seen = setting.row, readback.values(setting.row, state)
     wrong = {place: value for place, value in seen.items() if value != setting.wanted}
-    unread = readback.unread(row, state)
     if wrong:
         return Verdict(setting.key, "fail", _places(wrong, len(seen)), setting.wanted, row.why)
-    if unread:
-        return Verdict(setting.key, "inconclusive", "nothing", setting.wanted, f"it could not be read: {unread}")
+    gap = _gap(setting, state)
+    if gap:
+        return Verdict(setting.key, "inconclusive", "nothing", setting.wanted, gap)
+    if row.writer is Writer.CMDLINE:
+        return _command_line(setting, state, running=bool(seen))
     if seen:
         return Verdict(setting.key, "pass", setting.wanted, setting.wanted, row.why)
-    if row.writer is Writer.CMDLINE:
-        return Verdict(setting.key, "fail", "nothing in /proc/cmdline", setting.wanted, row.why)
-    if row.absent:
+    if row.absent and row.absent_if(setting.wanted):
         return Verdict(setting.key, "skipped", "not there", setting.wanted, row.absent)
-    return Verdict(setting.key, "inconclusive", "nothing", setting.wanted, "this host has no such setting")
+    return Verdict(setting.key, "fail", "no such setting on this host", setting.wanted, row.why)
+
+
+def _gap(setting: Setting, state: HostState) -> str | None:
+    """Why too little was read for a verdict."""
+    unread, missing = readback.unread(setting.row, state), readback.missing(setting.row, state)
+    if unread:
+        return f"it could not be read: {unread}"
+    if missing:
+        return f"it is missing in {len(missing)} places that should have it, as {missing[0]}"
+    if setting.row.writer is Writer.CMDLINE and state.boot.next_cmdline is None:
+        return "what the next boot gets could not be read"
+    return None
+
+
+def _command_line(setting: Setting, state: HostState, running: bool) -> Verdict:
+    """It has to run now, and at the next boot too."""
+    if not running:
+        return Verdict(setting.key, "fail", "nothing in /proc/cmdline", setting.wanted, setting.row.why)
+    if command_line.overridden((setting,), state):
+        seen = f"{setting.wanted} now, but not in the generated grub.cfg"
+        return Verdict(setting.key, "fail", seen, setting.wanted, setting.row.why)
+    return Verdict(setting.key, "pass", setting.wanted, setting.wanted, setting.row.why)
+
+
+def _taken_back(setting: Setting, state: HostState) -> Verdict | None:
+    """An opt-in that was taken back must be gone, if it was ktfleet that set it."""
+    running = command_line.parameter(state.kernel.cmdline, setting.key) == setting.wanted
+    if not command_line.ours(setting, state) or not (running or command_line.lingering((setting,), state)):
+        return None
+    seen = f"{setting.wanted}, {'in /proc/cmdline' if running else 'in the generated grub.cfg'}"
+    return Verdict(setting.key, "fail", seen, "what it was before ktfleet", "kernel_command_line does not ask for it")
 
 
 def _places(wrong: dict[str, str], all_places: int) -> str:

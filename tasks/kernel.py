@@ -13,7 +13,7 @@ def tune(plan: Plan) -> None:
     """Place what takes effect at boot."""
     operations.apply(plan, changes.place(places.WRITE_SYSFS), name="Place the sysfs writer")
     operations.apply(plan, changes.enable_boot_unit, name="Run it at boot")
-    operations.apply(plan, changes.command_line, name="Set the kernel command line")
+    operations.apply(plan, changes.write_command_line, name="Set the kernel command line")
 
 
 @deploy("Reboot")

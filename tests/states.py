@@ -77,8 +77,8 @@ FRESH: dict[str, Any] = {
         **{UNCORE_MAX.replace("*", str(n), 1).replace("*", "00"): "2400000" for n in (0, 1)},
         **{UNCORE_MIN.replace("*", str(n), 1).replace("*", "00"): "1200000" for n in (0, 1)},
         TURBO_OFF: "0",
-        **{EPP.replace("cpu*", f"cpu{cpu}"): "balance_performance" for cpu in (0, 1, 2)},
-        **{GOVERNOR.replace("cpu*", f"cpu{cpu}"): "powersave" for cpu in (0, 1, 2)},
+        **{EPP.replace("cpu*", f"cpu{cpu}"): "balance_performance" for cpu in range(80)},
+        **{GOVERNOR.replace("cpu*", f"cpu{cpu}"): "powersave" for cpu in range(80)},
     },
 }
 """Everything but CPUs and nodes, as a fresh Debian 12 shows it."""
@@ -120,3 +120,16 @@ def hosts(draw: st.DrawFn) -> HostState:
     memory = st.one_of(st.none(), st.integers(0, 400 * GIB))
     found = [{"node": node, "cpus": [], "mem_total": draw(memory)} for node in range(nodes)]
     return HostState.model_validate({**FRESH, "cpus": sorted(cpus, key=lambda c: c["cpu"]), "nodes": found})
+
+
+@st.composite
+def broken_hosts(draw: st.DrawFn) -> HostState:
+    """A workstation of 2 x 4 x 2 whose firmware lies: some CPUs have another sibling list, node, or are missing."""
+    state = workstation(cores=4)
+    cpus = list(state.cpus)
+    numbers = st.integers(0, len(cpus) - 1)
+    for index in draw(st.sets(numbers, max_size=3)):
+        change = draw(st.sampled_from(("siblings", "node", "socket", "gone")))
+        wrong = {"siblings": tuple(sorted(draw(st.sets(numbers, min_size=1, max_size=3)))), "node": 0, "socket": 1}
+        cpus[index] = cpus[index].model_copy(update={change: wrong[change]} if change in wrong else {"cpu": -1})
+    return state.model_copy(update={"cpus": tuple(cpu for cpu in cpus if cpu.cpu >= 0)})

@@ -48,13 +48,15 @@ SYSTEMD_BOOT = (
 DROP_INS = ("/etc/default/grub", "/etc/default/grub.d/*.cfg", "/etc/kernel/cmdline")
 MAGIC = re.compile(r"[*?\[]")
 MISSING = "no such file"
+NO_MATCH = "no readable match"
+NOT_A_LINK = "not a symlink"
 REASONS = {
     errno.ENOENT: MISSING,
     errno.ENOTDIR: MISSING,
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.ELOOP: "symlink loop",
-    errno.EINVAL: "not a symlink",
+    errno.EINVAL: NOT_A_LINK,
 }
 
 
@@ -443,7 +445,7 @@ def read_sysfs(reader: Reader, patterns: Iterable[str]) -> dict[str, str]:
         found = reader.matching(pattern, lambda path: reader.text(path).strip())
         texts.update(found)
         if not found and pattern not in reader.reasons:
-            reader.note(pattern, "no readable match" if MAGIC.search(pattern) else MISSING)
+            reader.note(pattern, NO_MATCH if MAGIC.search(pattern) else MISSING)
     return texts
 
 

@@ -6,12 +6,15 @@ or by the field's name. Sizes are bytes. CPU numbers are Linux logical CPUs (PUs
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA = 1
 """Version of the probe's JSON. A state with another version is not read: its meaning may differ."""
+
+
+Size = Annotated[int, Field(ge=0, le=2**63)]
 
 
 class Frozen(BaseModel):
@@ -51,8 +54,8 @@ class Node(Frozen):
 
     node: int
     cpus: tuple[int, ...] = ()
-    mem_total: int | None = None
-    mem_free: int | None = None
+    mem_total: Size | None = None
+    mem_free: Size | None = None
     distances: tuple[int, ...] | None = None
     hugepages_total: int | None = None
     hugepages_free: int | None = None
@@ -88,8 +91,8 @@ class HostState(Frozen):
     cpu_flags: tuple[str, ...] | None = None
     cpus: tuple[Cpu, ...] = ()
     nodes: tuple[Node, ...] = ()
-    mem_total: int | None = None
-    mem_available: int | None = None
+    mem_total: Size | None = None
+    mem_available: Size | None = None
     cpufreq_driver: str | None = None
     glibc: str | None = None
     python: str | None = None

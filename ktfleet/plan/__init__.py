@@ -8,7 +8,7 @@ from typing import Any
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import cores, memory, readback, refusals, unknown
-from ktfleet.plan.settings import UNCORE_MAX, Layout, Setting, Writer, resolve
+from ktfleet.plan.settings import UNCORE_MAX, Layout, Setting, Writer, not_asked_for, resolve
 from ktfleet.problem import Problem
 from ktfleet.recipes import Recipe
 
@@ -21,6 +21,7 @@ class Plan:
     cores: cores.Cores
     memory: memory.Memory
     settings: tuple[Setting, ...]
+    not_asked_for: tuple[Setting, ...]
     refusals: tuple[Problem, ...]
     unknown: tuple[Problem, ...]
 
@@ -59,11 +60,13 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
     """Decide everything for one host. Never raises: what is wrong is in `refusals` and `unknown`."""
     division = cores.assign(state, config.cpuinfer)
     need = memory.divide(recipe, config.hugepages, division.pools)
+    layout = Layout(config, need, uncore_max_khz=readback.highest(UNCORE_MAX, state))
     return Plan(
         recipe=recipe,
         cores=division,
         memory=need,
-        settings=resolve(Layout(config, division, need, uncore_max_khz=readback.highest(UNCORE_MAX, state))),
+        settings=resolve(layout),
+        not_asked_for=not_asked_for(layout),
         refusals=refusals.refusals(state, config, recipe, need),
-        unknown=unknown.unknown(state),
+        unknown=unknown.unknown(state, config),
     )

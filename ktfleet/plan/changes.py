@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from shlex import quote
 
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan, readback
+from ktfleet.plan import Plan, command_line, readback
 from ktfleet.plan.files import File, render
 from ktfleet.plan.places import (
     BEFORE,
@@ -65,10 +65,11 @@ def set_values(concern: Concern) -> Change:
     return commands
 
 
-def command_line(plan: Plan, state: HostState) -> Commands:
+def write_command_line(plan: Plan, state: HostState) -> Commands:
     """Write GRUB's drop-in and regenerate grub.cfg. When that fails, the old drop-in is put back."""
     file = render(plan, COMMAND_LINE)
-    if state.files.get(file.path) == file.sha256 and not readback.overridden(plan.settings, state):
+    stale = (*command_line.overridden(plan.settings, state), *command_line.lingering(plan.not_asked_for, state))
+    if state.files.get(file.path) == file.sha256 and not stale:
         return ()
     path, old = quote(file.path), quote(f"{file.path}.ktfleet-old")
     keep = f"rm -f {old}; if [ -e {path} ]; then cp -p {path} {old}; fi"

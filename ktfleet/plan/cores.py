@@ -69,7 +69,7 @@ def assign(state: HostState, cpuinfer: int | None = None) -> Cores:
     per_pool = granted // pools if pools else 0
     workers = {node: tuple(core[0] for core in found[:per_pool]) for node, found in cores.items()}
     taken = {pu for pus in workers.values() for pu in pus}
-    others = tuple(sorted(cpu.cpu for cpu in state.cpus if cpu.cpu not in taken))
+    others = tuple(sorted({cpu.cpu for cpu in state.cpus} - taken))
     return Cores(pools, granted, most, workers, others, _notes(cores, granted, most))
 
 

@@ -12,6 +12,9 @@ from ktfleet.host.state import HostState
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB, Recipe
 
+GIGANTIC_PAGES = "/sys/devices/system/node/node*/hugepages/hugepages-1048576kB/nr_hugepages"
+"""Each node's pool of 1 GiB pages, which nothing here uses."""
+
 HUGEPAGE_BYTES = 2 * 1024**2
 
 POOL_MARGIN = 1.02
@@ -40,12 +43,17 @@ def divide(recipe: Recipe, hugepages: Hugepages, pools: int) -> Memory:
 
 
 def problems(state: HostState, memory: Memory, recipe: Recipe) -> tuple[Problem, ...]:
-    """Nodes without enough memory, or starved by their own huge page pool. Unread nodes are not judged."""
-    return tuple(
-        _problem(node.node, node.mem_total, memory, recipe)
-        for node in state.nodes
-        if node.mem_total and node.mem_total < memory.needed_bytes
-    )
+    """Nodes without enough memory, or starved by their own huge page pool. Unread nodes are not judged.
+
+    1 GiB pages that somebody reserved are not there for the weights.
+    """
+    usable = {node.node: node.mem_total - _gigantic(node.node, state) for node in state.nodes if node.mem_total}
+    return tuple(_problem(node, total, memory, recipe) for node, total in usable.items() if total < memory.needed_bytes)
+
+
+def _gigantic(node: int, state: HostState) -> int:
+    pages = state.sysfs.get(GIGANTIC_PAGES.replace("node*", f"node{node}"), "0")
+    return int(pages) * GIB if pages.isdecimal() else 0
 
 
 def _problem(node: int, total: int, memory: Memory, recipe: Recipe) -> Problem:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, memory, settings
+from ktfleet.plan import cores, memory, settings, topology
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB, Recipe
 
@@ -25,22 +25,19 @@ LEAST_GLIBC = (2, 35)
 EVEN_SHARE = 0.9
 """The smallest node must have this share of the largest: firmware and kernel take a few GiB, mostly of node 0."""
 
-_NUMA_OFF = "BIOS > Memory: disable node interleaving (and remove numa=off from the kernel command line)"
-_SNC = "BIOS > Processor (or Chipset) > Sub NUMA Clustering (SNC): disable"
-
 
 def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory.Memory) -> tuple[Problem, ...]:
     """Everything that is wrong with this host for this configuration, in the order a person would fix it."""
     return (
         *_distribution(state),
         *_glibc(state),
-        *_sockets(state, config),
-        *_nodes(state),
+        *topology.problems(state, config),
         *_core_counts(state, config),
         *_memoryless(state),
         *_uneven_memory(state),
         *_flags(state, recipe),
         *memory.problems(state, need, recipe),
+        *_no_workers(state, config),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),
     )
@@ -65,39 +62,13 @@ def _glibc(state: HostState) -> Iterator[Problem]:
         yield Problem("glibc is too old for kt-kernel", state.glibc, f"{wanted} or newer", "install a newer release")
 
 
-def _seen_sockets(state: HostState) -> set[int]:
-    return {cpu.socket for cpu in state.cpus if cpu.socket is not None}
-
-
-def _sockets(state: HostState, config: Workstation) -> Iterator[Problem]:
-    seen, wanted = len(_seen_sockets(state)), config.hardware.sockets
-    if seen and seen != wanted:
-        do = "reseat or replace the missing CPU" if seen < wanted else "correct the inventory"
-        yield Problem("wrong number of CPU sockets", str(seen), str(wanted), f"{do} (hardware.sockets says {wanted})")
-
-
-def _nodes(state: HostState) -> Iterator[Problem]:
-    nodes, sockets = len(state.nodes), len(_seen_sockets(state))
-    if not nodes or not sockets:
-        return
-    if nodes > sockets:
-        what = "sub-NUMA clustering is on" if nodes % sockets == 0 else "more NUMA nodes than sockets"
-        yield Problem(what, f"{nodes} nodes on {_plural(sockets, 'socket')}", str(sockets), _SNC)
-    elif nodes < sockets:
-        yield Problem(
-            "NUMA is off",
-            f"{_plural(nodes, 'node')} on {_plural(sockets, 'socket')}",
-            str(sockets),
-            _NUMA_OFF,
-        )
-    elif [node.node for node in state.nodes] != list(range(nodes)):
-        seen = ", ".join(str(node.node) for node in state.nodes)
-        yield Problem(
-            "NUMA nodes are not numbered from 0",
-            seen,
-            f"0 to {nodes - 1}",
-            "check which CPU or memory is off",
-        )
+def _no_workers(state: HostState, config: Workstation) -> Iterator[Problem]:
+    """Everything was read, and still no core is left for a worker."""
+    division = cores.assign(state, config.cpuinfer)
+    if state.cpus and state.nodes and not division.most:
+        counts = ", ".join(f"{len(c)} on node {n}" for n, c in cores.physical_cores(state).items())
+        do = "give each node cores; without hyperthreads one of them stays free for the other threads"
+        yield Problem("no core is left for a worker", f"physical cores: {counts}", "at least one a node", do)
 
 
 def _core_counts(state: HostState, config: Workstation) -> Iterator[Problem]:
@@ -154,7 +125,3 @@ def _command_line(state: HostState, config: Workstation) -> Iterator[Problem]:
     if config.kernel_command_line and state.boot.loader not in (None, "grub"):
         do = "remove kernel_command_line, or boot with GRUB"
         yield Problem("the kernel command line cannot be set", state.boot.loader or "", "GRUB", do)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

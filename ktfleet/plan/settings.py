@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from ktfleet.config import HugepagePolicy, Workstation
-from ktfleet.plan.cores import Cores
-from ktfleet.plan.memory import Memory
+from ktfleet.plan.memory import GIGANTIC_PAGES, Memory
 
 Concern = Literal["kernel", "memory", "cpu", "power"]
 
@@ -31,7 +30,6 @@ class Layout:
     """What a wanted value may depend on. uncore_max_khz: the highest clock that the uncore allows, if it tells."""
 
     config: Workstation
-    cores: Cores
     memory: Memory
     uncore_max_khz: str | None = None
 
@@ -41,20 +39,25 @@ class Row:
     """One setting.
 
     key: the sysctl's name, the full sysfs path (`*` where the kernel repeats a file for each CPU or node),
-    the systemd unit's or the kernel parameter's name. want: the wanted value, None where the layout does not ask
-    for it.
-    absent: why the setting may be missing on a host (its verdict is then "skipped"); None: it may not.
-    effect: what was measured, on what.
+    the systemd unit's or the kernel parameter's name. want: the wanted value. absent: why the setting may be
+    missing on a host (its verdict is then "skipped"); None: it may not. absent_if: for which wanted values it
+    may. effect: what was measured, on what. A kernel command line row is opt-in.
     """
 
     key: str
     concern: Concern
     writer: Writer
-    want: Callable[[Layout], str | None]
+    want: Callable[[Layout], str]
     why: str
     source: str
     effect: str = "not measured"
     absent: str | None = None
+    absent_if: Callable[[str], bool] = lambda wanted: True
+
+    @property
+    def opt_in(self) -> bool:
+        """Whether it is only set when the configuration asks for it."""
+        return self.writer is Writer.CMDLINE
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,8 @@ EPP = "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference"
 UNCORE_MIN = "/sys/devices/system/cpu/intel_uncore_frequency/package_*_die_*/min_freq_khz"
 UNCORE_MAX = "/sys/devices/system/cpu/intel_uncore_frequency/package_*_die_*/initial_max_freq_khz"
 
-READ_TOO = (UNCORE_MAX,)
-"""sysfs patterns that are no settings themselves but that a wanted value depends on."""
+READ_TOO = (UNCORE_MAX, GIGANTIC_PAGES)
+"""sysfs patterns that are no settings themselves but that a decision depends on."""
 
 _THP: dict[HugepagePolicy, str] = {"thp": "always", "hugetlb": "madvise", "off": "never"}
 _DEFRAG: dict[HugepagePolicy, str] = {"thp": "always", "hugetlb": "madvise", "off": "madvise"}
@@ -88,10 +91,6 @@ _DEFRAG: dict[HugepagePolicy, str] = {"thp": "always", "hugetlb": "madvise", "of
 
 def _constant(value: str) -> Callable[[Layout], str]:
     return lambda _: value
-
-
-def _opt_in(parameter: str, value: Callable[[Layout], str]) -> Callable[[Layout], str | None]:
-    return lambda layout: value(layout) if parameter in layout.config.kernel_command_line else None
 
 
 MASKED, NOT_MASKED = "masked", "not masked"
@@ -172,6 +171,7 @@ TABLE: tuple[Row, ...] = (
         "each node, because vm.nr_hugepages spreads pages as it likes.",
         source="Linux Documentation/admin-guide/mm/hugetlbpage.rst; read in kt-kernel 0.7.2",
         absent="this kernel has no 2 MiB huge page pools",
+        absent_if=lambda wanted: wanted == "0",
     ),
     Row(
         key=GOVERNOR,
@@ -219,7 +219,7 @@ TABLE: tuple[Row, ...] = (
         key="transparent_hugepage",
         concern="kernel",
         writer=Writer.CMDLINE,
-        want=_opt_in("transparent_hugepage", lambda layout: _THP[layout.memory.policy]),
+        want=lambda layout: _THP[layout.memory.policy],
         why="Opt-in. The same as the sysfs row, from the first process on: only of use for services that start "
         "before ktfleet-sysfs.service.",
         source="Linux Documentation/admin-guide/kernel-parameters.txt",
@@ -228,17 +228,23 @@ TABLE: tuple[Row, ...] = (
         key="mitigations",
         concern="kernel",
         writer=Writer.CMDLINE,
-        want=_opt_in("mitigations", _constant("off")),
+        want=_constant("off"),
         why="Opt-in. Removes the CPU vulnerability mitigations, which make system calls dearer. Decoding makes few; "
         "expect little, measure before and after, and keep it only on a machine that runs nothing untrusted.",
         source="Linux Documentation/admin-guide/kernel-parameters.txt, mitigations",
     ),
 )
 
-OPT_INS = tuple(row.key for row in TABLE if row.writer is Writer.CMDLINE)
+OPT_INS = tuple(row.key for row in TABLE if row.opt_in)
 
 
 def resolve(layout: Layout) -> tuple[Setting, ...]:
     """The settings that this layout asks for, in the table's order."""
-    wanted = ((row, row.want(layout)) for row in TABLE)
-    return tuple(Setting(row, value) for row, value in wanted if value is not None)
+    asked = layout.config.kernel_command_line
+    return tuple(Setting(row, row.want(layout)) for row in TABLE if not row.opt_in or row.key in asked)
+
+
+def not_asked_for(layout: Layout) -> tuple[Setting, ...]:
+    """The opt-in rows that are not taken, with the value that ktfleet would have given them."""
+    asked = layout.config.kernel_command_line
+    return tuple(Setting(row, row.want(layout)) for row in TABLE if row.opt_in and row.key not in asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan.places import BEFORE
 from ktfleet.problem import Problem
@@ -12,9 +13,9 @@ _NODE = "/sys/devices/system/node/node"
 _DO = "probe the host as root; a captured tree has to hold it"
 
 
-def unknown(state: HostState) -> tuple[Problem, ...]:
+def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     """One problem for each input without a value, with the probe's reason."""
-    return (*_whole_inputs(state), *_cpu_fields(state), *_node_memories(state))
+    return (*_whole_inputs(state), *_boot_loader(state, config), *_cpu_fields(state), *_node_memories(state))
 
 
 def _whole_inputs(state: HostState) -> Iterator[Problem]:
@@ -23,14 +24,29 @@ def _whole_inputs(state: HostState) -> Iterator[Problem]:
         (not state.cpus, "the CPUs", ("cpus", "/sys/devices/system/cpu/online")),
         (not state.nodes, "the NUMA nodes", ("nodes",)),
         (state.cpu_flags is None, "the CPU flags", ("/proc/cpuinfo",)),
+        (state.kernel.boot_id is None, "the boot id", ("/proc/sys/kernel/random/boot_id",)),
         (state.kernel.cmdline is None, "the kernel command line", ("/proc/cmdline",)),
         (BEFORE in state.unreadable, f"the record of earlier values, {BEFORE},", (BEFORE,)),
     )
     for missing, what, places in inputs:
         if missing:
-            # "probe": the probe itself broke and says how.
-            reasons = (state.unreadable[place] for place in (*places, "probe") if place in state.unreadable)
-            yield Problem(f"{what} cannot be read", next(reasons, "nothing"), "a value", _DO)
+            yield _problem(what, state, *places, "probe")
+
+
+def _problem(what: str, state: HostState, *places: str) -> Problem:
+    """With the first reason that the probe gave. "probe": the probe itself broke and says how."""
+    reasons = (state.unreadable[place] for place in places if place in state.unreadable)
+    return Problem(f"{what} cannot be read", next(reasons, "nothing"), "a value", _DO)
+
+
+def _boot_loader(state: HostState, config: Workstation) -> Iterator[Problem]:
+    """Only of interest when something is to be put on the command line."""
+    if not config.kernel_command_line or state.boot.loader == "systemd-boot":
+        return
+    if state.boot.loader is None:
+        yield _problem("the boot loader", state, "boot.loader")
+    elif state.boot.next_cmdline is None:
+        yield _problem("the command line of the next boot", state, "/boot/grub/grub.cfg", "boot.next_cmdline")
 
 
 def _cpu_fields(state: HostState) -> Iterator[Problem]:
@@ -38,7 +54,8 @@ def _cpu_fields(state: HostState) -> Iterator[Problem]:
         missing = [cpu.cpu for cpu in state.cpus if getattr(cpu, field) is None]
         if missing:
             cpus = f"{len(missing)} CPU{'' if len(missing) == 1 else 's'}"
-            yield Problem(f"the {field} of {cpus} cannot be read", f"nothing for CPU {missing[0]}", "a value", _DO)
+            seen = state.unreadable.get(f"cpu{missing[0]}.{field}", "nothing")
+            yield Problem(f"the {field} of {cpus} cannot be read", f"{seen} for CPU {missing[0]}", "a value", _DO)
 
 
 def _node_memories(state: HostState) -> Iterator[Problem]:

@@ -13,10 +13,11 @@ from pyinfra.api.arguments import all_global_arguments
 from pyinfra.api.connectors import get_all_connectors
 from pyinfra.context import ctx_host
 
-from ktfleet import config, recipes
+from ktfleet import config, recipes, results
 from ktfleet.plan import Plan, make
 from ktfleet.problem import Problem, Refused
 from ktfleet.pyinfra_api.facts import host_state
+from ktfleet.verdict import Verdict
 
 _ONE_AT_A_TIME = BoundedSemaphore(1)
 _ADMITTED: WeakKeyDictionary[State, dict[str, Plan] | DeployError] = WeakKeyDictionary()
@@ -38,15 +39,23 @@ def admit(inventory: Inventory, host: Host) -> Plan:
 
 
 def _admit_all(inventory: Inventory) -> dict[str, Plan] | DeployError:
-    active = inventory.get_active_hosts()
-    hosts = [host for host in inventory if host in active]
-    jobs = {host.name: gevent.spawn(_admit_one, host) for host in hosts}
+    """Plans for all, or what is wrong; either way the hosts' results say so."""
+    selected = [host for host in inventory if host.state.is_host_in_limit(host)]
+    jobs = {host.name: gevent.spawn(_admit_one, host) for host in selected}
     gevent.joinall(list(jobs.values()), raise_error=True)
     admitted = {name: job.value for name, job in jobs.items()}
-    refused = [f"{name}  refused: {problem}" for name, (_, found) in admitted.items() for problem in found]
+    for name, (_, problems) in admitted.items():
+        results.store(name, "admission", _verdicts(problems))
+    refused = [f"{name}  refused: {problem}" for name, (_, problems) in admitted.items() for problem in problems]
     if refused:
         return DeployError("\n".join(("", *refused, "Nothing was touched.")))
     return {name: plan for name, (plan, _) in admitted.items() if plan is not None}
+
+
+def _verdicts(problems: tuple[Problem, ...]) -> tuple[Verdict, ...]:
+    if not problems:
+        return (Verdict("refusals", "pass", "none", "none", "the plan was made"),)
+    return tuple(Verdict(p.what, "fail", p.seen, p.wanted, p.do) for p in problems)
 
 
 def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
@@ -55,6 +64,9 @@ def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
         recipe = recipes.load(wanted.recipe)
     except Refused as refused:
         return None, refused.problems
+    if not host.connected:
+        do = f"see its line above, or leave it out with --exclude {host.name}"
+        return None, (Problem("the host cannot be reached", "no ssh connection", "one", do),)
     with ctx_host.use(host):
         state = host_state(host)
     if state is None:

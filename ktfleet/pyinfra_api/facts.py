@@ -15,6 +15,7 @@ from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan.request import request
 
 _CACHE = "ktfleet_state"
+_DO = "see what `sudo python3 -c 'print(1)'` prints there"
 
 
 def probe_arguments() -> tuple[str, ...]:
@@ -41,7 +42,7 @@ class ProbedState(FactBase[HostState | None]):
         """Find the JSON among whatever a shell profile printed."""
         line = next((line for line in reversed(output) if line.startswith("{")), None)
         if line is None:
-            raise FactProcessError(f"the probe said nothing: seen {output[-1:]}, wanted one line of JSON")
+            raise FactProcessError(f"the probe said nothing: seen {output[-1:]}, wanted one line of JSON; {_DO}")
         return parse(line)
 
 
@@ -51,9 +52,11 @@ def parse(line: str) -> HostState:
         data: dict[str, Any] = json.loads(line)
         state = HostState.model_validate(data)
     except (ValueError, ValidationError) as error:
-        raise FactProcessError(f"the probe's answer cannot be read: seen {line[:80]!r}, wanted its JSON") from error
+        raise FactProcessError(
+            f"the probe's answer cannot be read: seen {line[:80]!r}, wanted its JSON; {_DO}"
+        ) from error
     if state.schema_version != SCHEMA:
-        raise FactProcessError(f"the probe has another schema: seen {state.schema_version}, wanted {SCHEMA}")
+        raise FactProcessError(f"the probe has another schema: seen {state.schema_version}, wanted {SCHEMA}; {_DO}")
     return state
 
 

@@ -10,7 +10,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.connectors.local import LocalConnector
 
 from ktfleet import results, verdict
-from ktfleet.plan import Plan, readback
+from ktfleet.plan import Plan, command_line
 from ktfleet.plan.changes import Change
 from ktfleet.pyinfra_api import reboot
 from ktfleet.pyinfra_api.facts import forget, host_state
@@ -30,6 +30,7 @@ def apply(plan: Plan, change: Change) -> Commands:
     for command in change(plan, seen):
         if state.is_executing:
             forget(host)
+            results.forget(host.name, "drift")
         yield StringCommand(command)
 
 
@@ -37,17 +38,19 @@ def apply(plan: Plan, change: Change) -> Commands:
 def reboot_if_needed(plan: Plan) -> Commands:
     """Reboot once if the next boot has another command line of ours than this one."""
     seen = host_state(host)
-    reasons = readback.reboot_reasons(plan.settings, seen) if seen else ()
+    reasons = command_line.reboot_reasons(plan, seen) if seen else ()
     if not seen or not reasons:
         return
     # While preparing, the command line is not yet written: only announce what will happen then.
-    useless = readback.overridden(plan.settings, seen) if state.is_executing else ()
+    useless = command_line.overridden(plan.settings, seen) if state.is_executing else ()
     if useless:
         yield _failure(*map(str, useless))
     elif isinstance(host.connector, LocalConnector):
         yield _failure(f"this machine needs a reboot: seen {'; '.join(reasons)}, wanted both equal; {_BY_HAND}")
     else:
-        yield FunctionCommand(reboot.reboot, (seen.kernel.boot_id, reasons), {})
+        arguments = host.current_op_global_arguments
+        sudo = bool(arguments and arguments["_sudo"])
+        yield FunctionCommand(reboot.reboot, (seen.kernel.boot_id, reasons, sudo), {})
         forget(host)
 
 

@@ -12,24 +12,33 @@ from pyinfra import logger
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
+from ktfleet.plan.places import BOOT_UNIT
+
 LIMIT_S = 900
 """Server boards spend minutes in their power-on self test."""
 
 NEVER_WENT_DOWN_S = 180
 """A host that still answers with its old boot id after this long ignored the reboot (units get 90 s to stop)."""
 
+BOOT_UNIT_LIMIT_S = 300
+"""Reserving a large huge page pool takes its time."""
+
 _POLL_S = 3
 _REPORT_S = 30
 
 
-def reboot(state: State, host: Host, old_boot_id: str, reasons: tuple[str, ...]) -> bool:
+def reboot(state: State, host: Host, old_boot_id: str, reasons: tuple[str, ...], sudo: bool) -> bool:
     """Reboot and wait until another boot id answers. False, with the reason in the log, when none does."""
     logger.info(f"{host.print_prefix}rebooting: {'; '.join(reasons)}")
-    sudo = bool(host.data.get("_sudo"))
     # Detached, so that the connection is closed by us and not cut in the middle of an answer.
     host.run_shell_command(StringCommand("(sleep 1; systemctl reboot) >/dev/null 2>&1 &"), _sudo=sudo)
     with _quiet_paramiko():
-        return _wait_for_another_boot(host, old_boot_id)
+        if not _wait_for_another_boot(host, old_boot_id):
+            return False
+    # ssh answers before the boot is over. Starting a unit that is being started waits for it; whether its values
+    # took is judged by the drift check, from the values.
+    host.run_shell_command(StringCommand("timeout", BOOT_UNIT_LIMIT_S, "systemctl", "start", BOOT_UNIT), _sudo=sudo)
+    return True
 
 
 def _wait_for_another_boot(host: Host, old_boot_id: str) -> bool:

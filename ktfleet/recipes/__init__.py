@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ktfleet.problem import Problem, Refused
 from ktfleet.validation import Strict, read_toml, validated
 
 FOLDER = Path(__file__).parent
 GIB = 1024**3
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=10**12)]
 
 
 class Experts(Strict):
@@ -26,6 +26,15 @@ class Experts(Strict):
     hidden: Positive
     intermediate: Positive
     bytes: Positive
+
+    @model_validator(mode="after")
+    def _numbers_agree(self) -> Self:
+        weights = 3 * self.hidden * self.intermediate
+        if self.per_token > self.count:
+            raise ValueError(f"per_token of at most count, {self.count}")
+        if not weights // 2 <= self.bytes <= weights * 4:
+            raise ValueError(f"bytes for 4 to 32 bits a weight, {weights // 2} to {weights * 4}")
+        return self
 
     @cached_property
     def total_bytes(self) -> int:

@@ -33,6 +33,7 @@ class FakeHost:
     state: HostState | None
     data: dict[str, Any] = field(default_factory=dict)
     fails: tuple[str, ...] = ()
+    reachable: bool = True
     boot_ids: Iterator[str | None] = field(default_factory=lambda: iter(()))
     commands: list[str] = field(default_factory=list)
     probes: int = 0
@@ -57,6 +58,8 @@ class ScriptedConnector(FakeConnector):
         return self.host.inventory.fakes[self.host.name]
 
     def connect(self) -> None:
+        if not self.fake.reachable:
+            raise ConnectError("no route to host")
         if self.host.connector_data.setdefault("connections", 0):
             self.fake.boot_id = next(self.fake.boot_ids)
             if self.fake.boot_id is None:

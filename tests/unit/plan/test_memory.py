@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
-from ktfleet.config import Hugepages, Workstation
+from ktfleet.config import HugepagePolicy, Hugepages, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import memory
 from tests.states import GIB, hosts, workstation
@@ -17,9 +17,17 @@ def lines(node_gib: tuple[float, float], hugepages: Hugepages) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["thp", "off"])
-def test_no_pool_unless_the_policy_is_hugetlb(policy: str) -> None:
-    hugepages = Hugepages.model_validate({"policy": policy, "per_node": 64})
-    assert memory.divide(RECIPE, hugepages, 2).hugepages_per_node == 0
+def test_no_pool_unless_the_policy_is_hugetlb(policy: HugepagePolicy) -> None:
+    assert memory.divide(RECIPE, Hugepages(policy=policy), 2).hugepages_per_node == 0
+
+
+def test_gigantic_pages_are_not_there_for_the_weights() -> None:
+    state = workstation()
+    need = memory.divide(RECIPE, Hugepages(), 2)
+    pool = {memory.GIGANTIC_PAGES.replace("node*", "node1"): "50"}
+    crowded = state.model_copy(update={"sysfs": {**state.sysfs, **pool}})
+    (problem,) = memory.problems(crowded, need, RECIPE)
+    assert (problem.what, problem.seen) == ("node 1 has too little memory for dsv4-flash-amxint4", "76.0 GiB")
 
 
 def test_a_default_pool_holds_the_shard() -> None:
@@ -54,7 +62,7 @@ def test_a_pool_that_starves_the_rest_is_refused_with_the_largest_that_fits() ->
     st.none() | st.integers(1, 300_000),
 )
 def test_an_admitted_plan_never_needs_more_than_a_node_has(state: HostState, policy: str, per_node: int | None) -> None:
-    hugepages = Hugepages.model_validate({"policy": policy, "per_node": per_node})
+    hugepages = Hugepages.model_validate({"policy": policy, "per_node": per_node if policy == "hugetlb" else None})
     made = plan.make(state, Workstation(hugepages=hugepages), RECIPE)
     if made.refusals or made.unknown:
         return

@@ -1,12 +1,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from ktfleet import plan, recipes
 from ktfleet.config import Hardware, Workstation
-from ktfleet.host.state import OS, Cpu, HostState, Kernel
+from ktfleet.host.state import OS, Boot, Cpu, HostState, Kernel
 from ktfleet.plan.places import BEFORE
-from tests.states import workstation
+from tests.states import broken_hosts, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 
@@ -127,6 +128,79 @@ def test_an_unknown_opt_in_gets_a_suggestion() -> None:
     ]
 
 
+def test_disagreeing_sibling_lists() -> None:
+    """CPU 1 says it shares a core with 41, 41 says it is alone: both would become workers of one core."""
+    state = workstation()
+    alone = tuple(cpu.model_copy(update={"siblings": (41,)}) if cpu.cpu == 41 else cpu for cpu in state.cpus)
+    assert refused(state.model_copy(update={"cpus": alone}))[0] == (
+        "the sibling lists disagree: seen CPU 1 with [1, 41], CPU 41 otherwise, wanted one list for all of a core; "
+        "update the BIOS"
+    )
+
+
+def test_a_cpu_that_is_listed_twice() -> None:
+    state = workstation()
+    assert refused(state.model_copy(update={"cpus": (*state.cpus, state.cpus[0])}))[0].startswith(
+        "the CPU list is broken: seen a CPU twice"
+    )
+
+
+@given(broken_hosts())
+def test_an_admitted_host_never_gets_two_workers_on_a_core(state: HostState) -> None:
+    """Checked by the chip's own core numbers, whatever the sibling lists say."""
+    made = plan.make(state, Workstation(hardware=Hardware(sockets=2, cores_per_socket=4)), RECIPE)
+    if made.refusals or made.unknown:
+        return
+    place = {cpu.cpu: (cpu.socket, cpu.core, cpu.node) for cpu in state.cpus}
+    workers = [(place[cpu], node) for node, cpus in made.cores.worker_cpus.items() for cpu in cpus]
+    assert len({worker for worker, _ in workers}) == len(workers) == made.cores.cpuinfer > 0
+    assert all(worker[2] == node for worker, node in workers)
+
+
+def test_an_offline_socket_is_not_called_sub_numa_clustering() -> None:
+    state = workstation()
+    found = refused(state.model_copy(update={"cpus": tuple(cpu for cpu in state.cpus if cpu.socket == 0)}))
+    assert found[0].startswith("wrong number of CPU sockets: seen 1, wanted 2")
+    assert found[1].startswith("NUMA node 1 has no CPUs: seen 0, wanted 20 cores")
+    assert not any("clustering" in line for line in found)
+
+
+def test_a_node_across_sockets() -> None:
+    state = workstation()
+    moved = tuple(cpu.model_copy(update={"node": 0}) if cpu.cpu in (20, 60) else cpu for cpu in state.cpus)
+    assert (
+        "NUMA node 0 spans sockets: seen CPUs of sockets 0, 1" in refused(state.model_copy(update={"cpus": moved}))[0]
+    )
+
+
+def test_no_core_left_for_a_worker() -> None:
+    config = {"hardware": Hardware(cores_per_socket=1)}
+    found = refused(workstation(cores=1, threads=1), **config)
+    assert found == [
+        "no core is left for a worker: seen physical cores: 1 on node 0, 1 on node 1, wanted at least one a node; "
+        "give each node cores; without hyperthreads one of them stays free for the other threads"
+    ]
+
+
+def test_a_cpu_in_no_node_keeps_the_probes_reason() -> None:
+    state = workstation()
+    lost = (*state.cpus[:-1], state.cpus[-1].model_copy(update={"node": None}))
+    update = {"cpus": lost, "unreadable": {"cpu79.node": "no node lists this CPU"}}
+    (problem,) = plan.make(state.model_copy(update=update), Workstation(), RECIPE).unknown
+    assert problem.seen == "no node lists this CPU for CPU 79"
+
+
+@pytest.mark.parametrize(("boot", "what"), [
+    ({"loader": None}, "the boot loader cannot be read"),
+    ({"loader": "grub", "next_cmdline": None}, "the command line of the next boot cannot be read"),
+])  # fmt: skip
+def test_an_opt_in_needs_a_known_boot(boot: dict[str, Any], what: str) -> None:
+    state = workstation().model_copy(update={"boot": Boot(**boot)})
+    assert plan.make(state, Workstation(), RECIPE).unknown == ()
+    made = plan.make(state, Workstation(kernel_command_line=("mitigations",)), RECIPE)
+    assert [problem.what for problem in made.unknown] == [what]
+
+
 def test_a_command_line_needs_grub() -> None:
     state = workstation()
     other = state.model_copy(update={"boot": state.boot.model_copy(update={"loader": "systemd-boot"})})
@@ -145,6 +219,7 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
         "the CPUs cannot be read",
         "the NUMA nodes cannot be read",
         "the CPU flags cannot be read",
+        "the boot id cannot be read",
         "the kernel command line cannot be read",
     ]
 
@@ -165,7 +240,7 @@ def test_a_cpu_without_a_place_is_unknown(field: str) -> None:
     ({"os": OS()}, {"os": "permission denied"}),
     ({"cpus": ()}, {"cpus": "permission denied"}),
     ({"nodes": ()}, {"nodes": "permission denied"}),
-    ({"kernel": Kernel()}, {"/proc/cmdline": "permission denied"}),
+    ({"kernel": Kernel(boot_id="a")}, {"/proc/cmdline": "permission denied"}),
     ({}, {BEFORE: "permission denied"}),
 ])  # fmt: skip
 def test_the_reason_of_an_unread_input_is_told(update: dict[str, Any], reasons: dict[str, str]) -> None:
