@@ -14,7 +14,7 @@ from ktfleet.plan.places import BEFORE, BOOT_UNIT, COMMAND_LINE, SYSCTLS
 from ktfleet.plan.settings import TABLE, Layout, Row, Writer
 from ktfleet.recipes import Recipe
 from ktfleet.results import Check, HostResults
-from ktfleet.verdict import summary
+from ktfleet.verdict import Verdict, summary
 
 _STYLE = {"pass": "green", "skipped": "yellow", "fail": "bold red", "inconclusive": "bold red"}
 
@@ -25,15 +25,22 @@ def verdict_tables(hosts: Iterable[HostResults]) -> list[Table]:
 
 
 def _table(host: str, name: str, check: Check) -> Table:
-    title = f"[bold]{escape(host)}  {escape(name)}: {summary(check.verdicts)}[/]  {check.taken}  ktfleet {check.commit}"
+    title = f"[bold]{escape(host)}  {escape(name)}: {summary(check.verdicts)}[/]\n{check.taken}, ktfleet {check.commit}"
     table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
-    for column in ("what", "verdict", "seen", "wanted"):
-        table.add_column(column, overflow="fold", min_width=len("inconclusive") if column == "verdict" else 6)
+    table.add_column("verdict")
+    # Two columns only: the keys are long paths, and more columns would fold them on a narrow terminal.
+    table.add_column("of what", overflow="fold")
     for verdict in check.verdicts:
-        seen = verdict.seen if verdict.result in ("pass", "fail") else verdict.why
-        result = f"[{_STYLE[verdict.result]}]{verdict.result}[/]"
-        table.add_row(escape(verdict.key), result, escape(seen), escape(verdict.wanted))
+        table.add_row(f"[{_STYLE[verdict.result]}]{verdict.result}[/]", escape(_line(verdict)))
     return table
+
+
+def _line(verdict: Verdict) -> str:
+    if verdict.result == "pass":
+        return f"{verdict.key}: {verdict.seen}"
+    if verdict.result == "skipped":
+        return f"{verdict.key}: {verdict.why}"
+    return f"{verdict.difference}; {verdict.why}"
 
 
 def all_good(hosts: Iterable[HostResults]) -> bool:
