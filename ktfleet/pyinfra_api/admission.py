@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import gevent
 from gevent.lock import BoundedSemaphore
 from pyinfra import logger
-from pyinfra.api import DeployError, Host, Inventory, State
+from pyinfra.api import DeployError, Host, Inventory, State, StringCommand
 from pyinfra.api.arguments import all_global_arguments
 from pyinfra.api.connectors import get_all_connectors
 from pyinfra.context import ctx_host
@@ -67,6 +67,9 @@ def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
     if not host.connected:
         do = f"see its line above, or leave it out with --exclude {host.name}"
         return None, (Problem("the host cannot be reached", "no ssh connection", "one", do),)
+    if _sudo_wants_a_password(host):
+        do = "allow it in /etc/sudoers.d, or run pyinfra with --same-sudo-password"
+        return None, (Problem("sudo wants a password", "sudo -n refused", "sudo without a password", do),)
     with ctx_host.use(host):
         state = host_state(host)
     if state is None:
@@ -76,6 +79,16 @@ def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
     for note in plan.notes:
         logger.info(f"{host.print_prefix}note: {note}")
     return plan, (*plan.refusals, *plan.unknown)
+
+
+def _sudo_wants_a_password(host: Host) -> bool:
+    """One harmless try: pyinfra itself would ask at the terminal, and fail without one."""
+    given = host.data.get("_sudo_password") or host.state.config.SUDO_PASSWORD
+    if given or not host.data.get("_sudo"):
+        return False
+    # The message is kept from pyinfra, and the exit code: it reacts to both.
+    _, output = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null || echo refused"))
+    return output.stdout_lines[-1:] == ["refused"]
 
 
 def own_data(host: Host) -> dict[str, Any]:

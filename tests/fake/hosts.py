@@ -34,6 +34,7 @@ class FakeHost:
     data: dict[str, Any] = field(default_factory=dict)
     fails: tuple[str, ...] = ()
     reachable: bool = True
+    sudo: bool = True
     boot_ids: Iterator[str | None] = field(default_factory=lambda: iter(()))
     commands: list[str] = field(default_factory=list)
     probes: int = 0
@@ -44,6 +45,8 @@ class FakeHost:
             self.probes += 1
             told = self.state.model_dump_json(by_alias=True) if self.state else None
             return told is not None, ["Welcome to a talkative shell", told] if told else []
+        if command.startswith("sudo -n true"):
+            return True, ["Welcome"] if self.sudo else ["Welcome", "refused"]
         if command == BOOT_ID:
             return True, [self.boot_id or ""]
         self.commands.append(command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gevent
+import pytest
 from pyinfra.api.exceptions import DeployError
 
 from ktfleet import results
@@ -54,6 +55,19 @@ def test_a_host_that_cannot_be_reached_refuses_the_run_too() -> None:
     (message,) = admitted(good, gone)
     assert "ws02  refused: the host cannot be reached: seen no ssh connection, wanted one; see its line" in message
     assert good.commands == []
+
+
+def test_sudo_with_a_password_is_refused_before_pyinfra_asks_for_it() -> None:
+    fake = FakeHost("ws01", GOOD, {"_sudo": True}, sudo=False)
+    (message,) = admitted(fake)
+    assert "ws01  refused: sudo wants a password: seen sudo -n refused, wanted sudo without a password;" in message
+    assert fake.probes == 0
+
+
+@pytest.mark.parametrize("data", [{}, {"_sudo": True, "_sudo_password": "x"}])
+def test_sudo_is_not_tried_when_it_is_not_used_or_a_password_is_given(data: dict[str, object]) -> None:
+    (plan,) = admitted(FakeHost("ws01", GOOD, data, sudo=False))
+    assert plan.cores.cpuinfer == 40
 
 
 def test_the_results_of_every_host_say_how_admission_ended() -> None:

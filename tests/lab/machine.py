@@ -71,7 +71,7 @@ class Machine:
 
     @property
     def running(self) -> bool:
-        """Whether qemu runs; it does so through a reboot of the machine."""
+        """Whether qemu runs, or is about to be started again by a reboot of the machine."""
         if self._process is not None:
             return self._process.poll() is None
         with suppress(OSError):
@@ -111,7 +111,7 @@ class Machine:
             if not self.running:
                 return
             with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+                os.killpg(self.pid, number)
             _wait_until(lambda: not self.running, seconds, every=0.1)
 
     def ssh_command(self, *command: str) -> list[str]:
@@ -191,28 +191,20 @@ class Machine:
 
     def _qemu_command(self) -> list[str]:
         user = f"user,id=net0,restrict=on,hostfwd=tcp:{HOST}:{self.port}-:22"
-        return [
-            *([] if self.outlives else ["setpriv", "--pdeathsig", "TERM"]),
-            *(
-                "qemu-system-x86_64",
-                "-name",
-                self.name,
-                "-nodefaults",
-                "-display",
-                "none",
-                "-monitor",
-                "none",
-            ),
-            *("-machine", "q35", "-accel", "tcg,thread=multi", *self.topology.qemu_arguments()),
+        folder = self.folder.resolve()
+        qemu = [
+            *("qemu-system-x86_64", "-name", self.name, "-nodefaults", "-display", "none", "-monitor", "none"),
+            *("-machine", "q35", "-accel", "tcg,thread=multi", *self.topology.qemu_arguments(), "-no-reboot"),
             *("-drive", f"file={self._overlay},if=virtio,cache=unsafe"),
             *("-netdev", user, "-device", "virtio-net-pci,netdev=net0,romfile=", "-device", "virtio-rng-pci"),
-            *(
-                "-serial",
-                f"file:{self.folder.resolve()}/serial.log",
-                "-pidfile",
-                f"{self.folder.resolve()}/pid",
-            ),
+            *("-chardev", f"file,id=console,path={folder}/serial.log,append=on", "-serial", "chardev:console"),
+            *("-pidfile", f"{folder}/pid"),
         ]
+        # A reboot ends qemu, and the shell starts it again: after a warm reset the emulator of QEMU 7.2 stalls for
+        # minutes ("soft lockup - CPU#4 stuck for 74s"), where a cold start takes one.
+        dies_with_parent = ["setpriv", "--pdeathsig", "TERM"]
+        again = ["sh", "-c", 'while "$@"; do :; done', "qemu-again", *dies_with_parent, *qemu]
+        return again if self.outlives else [*dies_with_parent, *again]
 
     def _launch(self) -> None:
         for _ in range(PORT_TRIES):  # another program may take the free port before qemu does
