@@ -25,7 +25,8 @@ def verdict_tables(hosts: Iterable[HostResults]) -> list[Table]:
 
 
 def _table(host: str, name: str, check: Check) -> Table:
-    title = f"[bold]{escape(host)}  {escape(name)}: {summary(check.verdicts)}[/]\n{check.taken}, ktfleet {check.commit}"
+    taken = escape(f"{check.taken}, ktfleet {check.commit}")
+    title = f"[bold]{escape(host)}  {escape(name)}: {summary(check.verdicts)}[/]\n{taken}"
     table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
     table.add_column("verdict")
     # Two columns only: the keys are long paths, and more columns would fold them on a narrow terminal.
@@ -44,9 +45,14 @@ def _line(verdict: Verdict) -> str:
 
 
 def all_good(hosts: Iterable[HostResults]) -> bool:
-    """Whether every verdict of every host lets a run succeed. Where nothing was judged, nothing is good."""
-    checks = [check for host in hosts for check in host.checks.values() or (None,)]
-    return bool(checks) and all(c and c.verdicts and all(v.good for v in c.verdicts) for c in checks)
+    """Whether every host was proven: its drift check ran, and every verdict lets a run succeed."""
+    found = tuple(hosts)
+    return bool(found) and all(_good(host) for host in found)
+
+
+def _good(host: HostResults) -> bool:
+    proven = "drift" in host.checks and all(check.verdicts for check in host.checks.values())
+    return proven and all(verdict.good for check in host.checks.values() for verdict in check.verdicts)
 
 
 def plan_text(plan: Plan) -> str:

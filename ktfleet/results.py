@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -42,14 +42,6 @@ def store(host: str, check: str, verdicts: tuple[Verdict, ...], folder: Path | N
     taken = datetime.now(UTC).isoformat(timespec="seconds")
     kept[check] = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
     _write(path, host, kept)
-
-
-def forget(host: str, check: str, folder: Path | None = None) -> None:
-    """Drop a check's verdicts: a run began that may change what they say."""
-    path = _path(host, folder)
-    kept = _kept(path)
-    if kept.pop(check, None) is not None:
-        _write(path, host, kept)
 
 
 def _path(host: str, folder: Path | None) -> Path:
@@ -93,6 +85,12 @@ def _host(data: dict[str, Any]) -> HostResults:
         name: Check(check["taken"], check["commit"], tuple(Verdict(**verdict) for verdict in check["verdicts"]))
         for name, check in data["checks"].items()
     }
+    texts = (data["host"], *(text for c in checks.values() for text in (c.taken, c.commit)))
+    if not all(
+        isinstance(text, str)
+        for text in (*texts, *(v for c in checks.values() for x in c.verdicts for v in astuple(x)))
+    ):
+        raise TypeError("a value that is no text")
     if any(verdict.result not in get_args(Result) for check in checks.values() for verdict in check.verdicts):
         raise ValueError("an unknown verdict")
     return HostResults(data["host"], checks)

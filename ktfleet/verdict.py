@@ -21,13 +21,17 @@ Result = Literal["pass", "fail", "inconclusive", "skipped"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One judged thing. `why` is the reason of the wanted value, or of a skipped or inconclusive result."""
+    """One judged thing.
+
+    `why` is the reason of the wanted value, or of a skipped or inconclusive result; `do` is what helps a fail.
+    """
 
     key: str
     result: Result
     seen: str
     wanted: str
     why: str
+    do: str = "run deploy.py again"
 
     @property
     def good(self) -> bool:
@@ -41,7 +45,7 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.result == "fail":
-            return f"{self.difference}; run deploy.py again. Why: {self.why}"
+            return f"{self.difference}; {self.do}. Why: {self.why}"
         if self.result == "pass":
             return f"{self.key}: {self.seen}"
         if self.result == "inconclusive":
@@ -61,6 +65,12 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
     )
 
 
+def unfinished() -> tuple[Verdict, ...]:
+    """What is known of a host between the first change of a run and the run's own check: nothing."""
+    why = "a run changed this host and has not reached its check"
+    return (Verdict("every setting", "inconclusive", "nothing", "the check at the end of a run", why),)
+
+
 def summary(verdicts: tuple[Verdict, ...]) -> str:
     """One line: how many of each result, bad ones first."""
     counts = Counter(verdict.result for verdict in verdicts)
@@ -72,7 +82,7 @@ def _setting(setting: Setting, state: HostState) -> Verdict:
     row, seen = setting.row, readback.values(setting.row, state)
     wrong = {place: value for place, value in seen.items() if value != setting.wanted}
     if wrong:
-        return Verdict(setting.key, "fail", _places(wrong, len(seen)), setting.wanted, row.why)
+        return Verdict(setting.key, "fail", _places(wrong, len(seen)), setting.wanted, row.why, _remedy(setting, state))
     gap = _gap(setting, state)
     if gap:
         return Verdict(setting.key, "inconclusive", "nothing", setting.wanted, gap)
@@ -99,21 +109,38 @@ def _gap(setting: Setting, state: HostState) -> str | None:
 
 def _command_line(setting: Setting, state: HostState, running: bool) -> Verdict:
     """It has to run now, and at the next boot too."""
+    wanted, why, do = setting.wanted, setting.row.why, _remedy(setting, state)
     if not running:
-        return Verdict(setting.key, "fail", "nothing in /proc/cmdline", setting.wanted, setting.row.why)
+        return Verdict(setting.key, "fail", "nothing in /proc/cmdline", wanted, why, do)
     if command_line.overridden((setting,), state):
-        seen = f"{setting.wanted} now, but not in the generated grub.cfg"
-        return Verdict(setting.key, "fail", seen, setting.wanted, setting.row.why)
-    return Verdict(setting.key, "pass", setting.wanted, setting.wanted, setting.row.why)
+        return Verdict(setting.key, "fail", f"{wanted} now, but not in the generated grub.cfg", wanted, why, do)
+    return Verdict(setting.key, "pass", wanted, wanted, why)
+
+
+def _remedy(setting: Setting, state: HostState) -> str:
+    """What helps; for the command line it depends on where the value got lost."""
+    if setting.row.writer is not Writer.CMDLINE:
+        return setting.row.remedy
+    overridden = command_line.overridden((setting,), state)
+    if overridden:
+        return overridden[0].do
+    return "run deploy.py again; if it stays, the machine boots another entry than grub.cfg's first: see GRUB_DEFAULT"
 
 
 def _taken_back(setting: Setting, state: HostState) -> Verdict | None:
     """An opt-in that was taken back must be gone, if it was ktfleet that set it."""
-    running = command_line.parameter(state.kernel.cmdline, setting.key) == setting.wanted
-    if not command_line.ours(setting, state) or not (running or command_line.lingering((setting,), state)):
+    running = command_line.parameter(state.kernel.cmdline, setting.key)
+    lingering = command_line.lingering((setting,), state)
+    if not lingering and not command_line.ours(setting, running, state):
         return None
-    seen = f"{setting.wanted}, {'in /proc/cmdline' if running else 'in the generated grub.cfg'}"
-    return Verdict(setting.key, "fail", seen, "what it was before ktfleet", "kernel_command_line does not ask for it")
+    wanted, why = "what it was before ktfleet", "kernel_command_line does not ask for it"
+    if state.boot.next_cmdline is None:
+        reason = "what the next boot gets could not be read"
+        return Verdict(setting.key, "inconclusive", f"{running} in /proc/cmdline", wanted, reason)
+    seen = f"{running} in /proc/cmdline" if not lingering else "ktfleet's value in the generated grub.cfg"
+    files = ", ".join(state.boot.drop_ins) or "/etc/default/grub"
+    do = f"run deploy.py again; if it stays, remove it from {files}, or list it in kernel_command_line"
+    return Verdict(setting.key, "fail", seen, wanted, why, do)
 
 
 def _places(wrong: dict[str, str], all_places: int) -> str:

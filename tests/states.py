@@ -74,8 +74,8 @@ FRESH: dict[str, Any] = {
         THP_ENABLED: "always [madvise] never",
         THP_DEFRAG: "always defer defer+madvise [madvise] never",
         **{NODE_HUGEPAGES.replace("node*", f"node{node}"): "0" for node in (0, 1)},
-        **{UNCORE_MAX.replace("*", str(n), 1).replace("*", "00"): "2400000" for n in (0, 1)},
-        **{UNCORE_MIN.replace("*", str(n), 1).replace("*", "00"): "1200000" for n in (0, 1)},
+        **{UNCORE_MAX.replace("package_*_die_*", f"package_{n:02d}_die_00"): "2400000" for n in (0, 1)},
+        **{UNCORE_MIN.replace("package_*_die_*", f"package_{n:02d}_die_00"): "1200000" for n in (0, 1)},
         TURBO_OFF: "0",
         **{EPP.replace("cpu*", f"cpu{cpu}"): "balance_performance" for cpu in range(80)},
         **{GOVERNOR.replace("cpu*", f"cpu{cpu}"): "powersave" for cpu in range(80)},
@@ -129,7 +129,13 @@ def broken_hosts(draw: st.DrawFn) -> HostState:
     cpus = list(state.cpus)
     numbers = st.integers(0, len(cpus) - 1)
     for index in draw(st.sets(numbers, max_size=3)):
-        change = draw(st.sampled_from(("siblings", "node", "socket", "gone")))
+        change = draw(st.sampled_from(("siblings", "node", "socket", "gone", "swap")))
+        if change == "swap":
+            # Another CPU's place, whole: each list may still look right by itself.
+            other = cpus[draw(numbers)]
+            update = {"siblings": other.siblings, "node": other.node, "socket": other.socket}
+            cpus[index] = cpus[index].model_copy(update=update)
+            continue
         wrong = {"siblings": tuple(sorted(draw(st.sets(numbers, min_size=1, max_size=3)))), "node": 0, "socket": 1}
         cpus[index] = cpus[index].model_copy(update={change: wrong[change]} if change in wrong else {"cpu": -1})
     return state.model_copy(update={"cpus": tuple(cpu for cpu in cpus if cpu.cpu >= 0)})

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 def parameter(cmdline: str | None, name: str) -> str | None:
     """The value of a kernel parameter; the last one wins, as in the kernel. None: not given.
 
-    A parameter without a value is "".
+    A parameter without a value is "". As in the kernel, - and _ are the same in a name, and what follows -- is
+    for the first process.
     """
-    values = (word.partition("=") for word in _split(cmdline or ""))
-    return next((value for key, _, value in reversed(list(values)) if key == name), None)
+    words = _split(cmdline or "")
+    ours = words[: words.index("--")] if "--" in words else words
+    values = [word.partition("=") for word in ours]
+    return next((value for key, _, value in reversed(values) if key.replace("-", "_") == name), None)
 
 
 def _split(cmdline: str) -> list[str]:
@@ -49,18 +52,19 @@ def overridden(settings: tuple[Setting, ...], state: HostState) -> tuple[Problem
     )
 
 
-def ours(setting: Setting, state: HostState) -> bool:
-    """Whether the value of an opt-in that is not taken (any more) would be ktfleet's doing.
+def ours(setting: Setting, value: str | None, state: HostState) -> bool:
+    """Whether this value of an opt-in that is not taken (any more) would be ktfleet's doing.
 
-    It is when ktfleet recorded another value before it set this one. A value that the owner set is his.
+    It is when ktfleet has set the parameter before (it recorded what was there), gives it such values, and another
+    one was there. Any other value is the owner's.
     """
     before = state.before.get(setting.key)
-    return isinstance(before, dict) and before.get(setting.key) != setting.wanted
+    return isinstance(before, dict) and value in setting.row.takes and before.get(setting.key) != value
 
 
 def lingering(not_asked_for: tuple[Setting, ...], state: HostState) -> tuple[Setting, ...]:
-    """Our values of opt-ins that were taken back, which the next boot would still get."""
-    return tuple(s for s in not_asked_for if ours(s, state) and next_parameter(s.row, state) == s.wanted)
+    """Opt-ins that were taken back, and whose value of ours the next boot would still get."""
+    return tuple(s for s in not_asked_for if ours(s, next_parameter(s.row, state), state))
 
 
 def reboot_reasons(plan: Plan, state: HostState) -> tuple[str, ...]:
@@ -68,18 +72,16 @@ def reboot_reasons(plan: Plan, state: HostState) -> tuple[str, ...]:
 
     Nothing else is a reason: other parameters are not ours, and what the next boot gets must be known.
     """
+    running = {s.key: parameter(state.kernel.cmdline, s.key) for s in (*plan.settings, *plan.not_asked_for)}
     reasons = [
-        (s.key, s.wanted)
-        for s in plan.settings
-        if s.row.writer is Writer.CMDLINE and parameter(state.kernel.cmdline, s.key) != s.wanted
+        (s.key, s.wanted) for s in plan.settings if s.row.writer is Writer.CMDLINE and running[s.key] != s.wanted
     ]
     if state.boot.next_cmdline is not None:
+        coming = {s.key: next_parameter(s.row, state) for s in plan.not_asked_for}
         reasons += [
-            (s.key, _shown(next_parameter(s.row, state)))
+            (s.key, _shown(coming[s.key]))
             for s in plan.not_asked_for
-            if ours(s, state)
-            and parameter(state.kernel.cmdline, s.key) == s.wanted
-            and next_parameter(s.row, state) != s.wanted
+            if ours(s, running[s.key], state) and coming[s.key] != running[s.key]
         ]
     return tuple(
         f"{key}: running {_shown(parameter(state.kernel.cmdline, key))}, next boot {coming}" for key, coming in reasons

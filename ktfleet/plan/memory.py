@@ -53,7 +53,7 @@ def problems(state: HostState, memory: Memory, recipe: Recipe) -> tuple[Problem,
 
 def _gigantic(node: int, state: HostState) -> int:
     pages = state.sysfs.get(GIGANTIC_PAGES.replace("node*", f"node{node}"), "0")
-    return int(pages) * GIB if pages.isdecimal() else 0
+    return int(pages) * GIB if pages.isdecimal() and len(pages) < 10 else 0
 
 
 def _problem(node: int, total: int, memory: Memory, recipe: Recipe) -> Problem:

@@ -46,7 +46,7 @@ def differs(setting: Setting, state: HostState) -> bool:
 def highest(pattern: str, state: HostState) -> str | None:
     """The highest number that a sysfs pattern shows; None when it shows none."""
     texts = (normalised(text) for path, text in state.sysfs.items() if fnmatchcase(path, pattern))
-    return max((text for text in texts if text.isdecimal()), key=int, default=None)
+    return max((text for text in texts if text.isdecimal() and len(text) < 19), key=int, default=None)
 
 
 def unread(row: Row, state: HostState) -> str | None:
@@ -75,6 +75,10 @@ def missing(row: Row, state: HostState) -> list[str]:
     """Places that this host should have, because it has others of the same setting, and that were not found."""
     found = values(row, state)
     expected = [row.key.replace("/cpu*/", f"/cpu{cpu.cpu}/") for cpu in state.cpus if "/cpu*/" in row.key]
+    sockets = {cpu.socket for cpu in state.cpus if cpu.socket is not None}
+    expected += [
+        row.key.replace("package_*_die_*", f"package_{n:02d}_die_00") for n in sockets if "package_*" in row.key
+    ]
     expected += [row.key.replace("/node*/", f"/node{node.node}/") for node in state.nodes if "/node*/" in row.key]
     return [place for place in expected if place not in found] if found else []
 

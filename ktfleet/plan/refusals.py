@@ -36,7 +36,8 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *_memoryless(state),
         *_uneven_memory(state),
         *_flags(state, recipe),
-        *memory.problems(state, need, recipe),
+        # What a node needs follows from the number of pools.
+        *(memory.problems(state, need, recipe) if topology.placed(state) else ()),
         *_no_workers(state, config),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),
@@ -56,7 +57,7 @@ def _distribution(state: HostState) -> Iterator[Problem]:
 def _glibc(state: HostState) -> Iterator[Problem]:
     if state.glibc is None:
         return
-    seen = tuple(int(part) for part in re.findall(r"\d+", state.glibc)[:2])
+    seen = tuple(int(part) for part in re.findall(r"\d{1,6}", state.glibc)[:2])
     if seen < LEAST_GLIBC:
         wanted = ".".join(map(str, LEAST_GLIBC))
         yield Problem("glibc is too old for kt-kernel", state.glibc, f"{wanted} or newer", "install a newer release")
@@ -64,6 +65,8 @@ def _glibc(state: HostState) -> Iterator[Problem]:
 
 def _no_workers(state: HostState, config: Workstation) -> Iterator[Problem]:
     """Everything was read, and still no core is left for a worker."""
+    if not topology.placed(state):
+        return
     division = cores.assign(state, config.cpuinfer)
     if state.cpus and state.nodes and not division.most:
         counts = ", ".join(f"{len(c)} on node {n}" for n, c in cores.physical_cores(state).items())
@@ -73,6 +76,8 @@ def _no_workers(state: HostState, config: Workstation) -> Iterator[Problem]:
 
 def _core_counts(state: HostState, config: Workstation) -> Iterator[Problem]:
     """A core or two may be missing; another count is another machine."""
+    if not topology.placed(state):
+        return
     wanted = config.hardware.cores_per_socket
     socket_of = {cpu.cpu: cpu.socket for cpu in state.cpus}
     found = [core for group in cores.physical_cores(state).values() for core in group]

@@ -41,7 +41,8 @@ class Row:
     key: the sysctl's name, the full sysfs path (`*` where the kernel repeats a file for each CPU or node),
     the systemd unit's or the kernel parameter's name. want: the wanted value. absent: why the setting may be
     missing on a host (its verdict is then "skipped"); None: it may not. absent_if: for which wanted values it
-    may. effect: what was measured, on what. A kernel command line row is opt-in.
+    may. effect: what was measured, on what. remedy: what helps when the value is not as wanted. A kernel command
+    line row is opt-in; takes: every value that it may be given.
     """
 
     key: str
@@ -53,6 +54,8 @@ class Row:
     effect: str = "not measured"
     absent: str | None = None
     absent_if: Callable[[str], bool] = lambda wanted: True
+    remedy: str = "run deploy.py again"
+    takes: tuple[str, ...] = ()
 
     @property
     def opt_in(self) -> bool:
@@ -192,6 +195,7 @@ TABLE: tuple[Row, ...] = (
         "by memory, so clock is speed.",
         source="Linux Documentation/admin-guide/pm/intel_pstate.rst, no_turbo; kt-kernel 0.7.2 measured on one core: "
         "avx512_vnni takes 0.63 of avx512_base's time",
+        remedy="run deploy.py again; if it stays, enable Turbo Boost in the BIOS",
         absent="no intel_pstate driver: the BIOS controls turbo, or the CPU is virtual",
     ),
     Row(
@@ -220,6 +224,7 @@ TABLE: tuple[Row, ...] = (
         concern="kernel",
         writer=Writer.CMDLINE,
         want=lambda layout: _THP[layout.memory.policy],
+        takes=tuple(_THP.values()),
         why="Opt-in. The same as the sysfs row, from the first process on: only of use for services that start "
         "before ktfleet-sysfs.service.",
         source="Linux Documentation/admin-guide/kernel-parameters.txt",
@@ -229,6 +234,7 @@ TABLE: tuple[Row, ...] = (
         concern="kernel",
         writer=Writer.CMDLINE,
         want=_constant("off"),
+        takes=("off",),
         why="Opt-in. Removes the CPU vulnerability mitigations, which make system calls dearer. Decoding makes few; "
         "expect little, measure before and after, and keep it only on a machine that runs nothing untrusted.",
         source="Linux Documentation/admin-guide/kernel-parameters.txt, mitigations",

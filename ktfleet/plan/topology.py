@@ -19,6 +19,11 @@ def problems(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     return (*_sockets(state, config), *next((kind for kind in found if kind), ()))
 
 
+def placed(state: HostState) -> bool:
+    """Whether every CPU's place was read: what is missing is unknown and must not look like a wrong count."""
+    return all(None not in (cpu.socket, cpu.node, cpu.siblings) for cpu in state.cpus)
+
+
 def _sockets(state: HostState, config: Workstation) -> Iterator[Problem]:
     seen, wanted = len(_seen_sockets(state)), config.hardware.sockets
     if seen and seen != wanted:
@@ -31,8 +36,14 @@ def _broken_lists(state: HostState, _: Workstation) -> Iterator[Problem]:
     siblings = {cpu.cpu: set(cpu.siblings) for cpu in state.cpus if cpu.siblings is not None}
     if len({cpu.cpu for cpu in state.cpus}) != len(state.cpus):
         yield Problem("the CPU list is broken", "a CPU twice", "each once", "probe the host again")
+    node_of = {cpu.cpu: cpu.node for cpu in state.cpus}
+    socket_of = {cpu.cpu: cpu.socket for cpu in state.cpus}
     for cpu, listed in sorted(siblings.items()):
         here = listed & set(siblings)
+        if any(len({where[other] for other in here | {cpu}} - {None}) > 1 for where in (node_of, socket_of)):
+            seen = f"siblings {sorted(here)} of CPU {cpu} in several sockets or nodes"
+            yield Problem("the sibling lists disagree", seen, "a core in one place", "update the BIOS")
+            return
         others = [other for other in sorted(here) if siblings[other] & set(siblings) != here]
         if others or cpu not in listed:
             seen = f"CPU {cpu} with {sorted(listed)}, CPU {others[0] if others else cpu} otherwise"
@@ -50,7 +61,7 @@ def _nodes_without_cpus(state: HostState, config: Workstation) -> Iterator[Probl
 
 def _node_count(state: HostState, _: Workstation) -> Iterator[Problem]:
     nodes, sockets = len(state.nodes), len(_seen_sockets(state))
-    if not nodes or not sockets:
+    if not nodes or not sockets or not placed(state):
         return
     if nodes > sockets:
         what = "sub-NUMA clustering is on" if nodes % sockets == 0 else "more NUMA nodes than sockets"
@@ -82,7 +93,9 @@ def _split_sockets(state: HostState, _: Workstation) -> Iterator[Problem]:
 
 
 def _seen_sockets(state: HostState) -> set[int]:
-    return {cpu.socket for cpu in state.cpus if cpu.socket is not None}
+    """The sockets; none when some CPU's could not be read."""
+    seen = {cpu.socket for cpu in state.cpus}
+    return set() if None in seen else {socket for socket in seen if socket is not None}
 
 
 def _plural(count: int, noun: str) -> str:

@@ -30,7 +30,7 @@ def apply(plan: Plan, change: Change) -> Commands:
     for command in change(plan, seen):
         if state.is_executing:
             forget(host)
-            results.forget(host.name, "drift")
+            results.store(host.name, "drift", verdict.unfinished())
         yield StringCommand(command)
 
 

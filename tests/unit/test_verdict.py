@@ -98,7 +98,7 @@ def test_an_opt_in_taken_back_that_still_runs_fails() -> None:
     assert bad(running, made) == [], "the owner's own value is his"
     (judged,) = bad(running.model_copy(update={"before": {"mitigations": {}}}), made)
     assert (judged.key, judged.seen, judged.wanted) == (
-        "mitigations", "off, in /proc/cmdline", "what it was before ktfleet",
+        "mitigations", "off in /proc/cmdline", "what it was before ktfleet",
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
-from ktfleet.config import Workstation
+from ktfleet.config import Hugepages, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import changes, command_line
 from tests.states import workstation
@@ -32,7 +32,8 @@ def reasons(state: HostState, *asked: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(("cmdline", "value"), [
     ("ro quiet mitigations=off", "off"), ("mitigations=off mitigations=auto", "auto"), ("xmitigations=off", None),
-    ("mitigations", ""), ('dyndbg="file a +p" mitigations=off', "off"), ('odd" mitigations=off', "off"), ("", None),
+    ("mitigations", ""), ("ro -- mitigations=off", None),
+    ('dyndbg="file a +p" mitigations=off', "off"), ('odd" mitigations=off', "off"), ("", None),
     (None, None),
 ])  # fmt: skip
 def test_parameter(cmdline: str | None, value: str | None) -> None:
@@ -80,6 +81,16 @@ def test_an_opt_in_taken_back_needs_its_reboot_when_the_next_boot_is_clean() -> 
     )
     assert reasons(host(f"ro {OURS}", None, RECORDED)) == (), "an unknown next boot is no reason"
     assert reasons(host("ro", "ro", RECORDED)) == ()
+
+
+def test_an_opt_in_taken_back_while_its_value_changes_is_still_ours() -> None:
+    state = host("ro transparent_hugepage=always", "ro", RECORDED)
+    made = plan.make(state, Workstation(hugepages=Hugepages(policy="off")), RECIPE)
+    assert command_line.reboot_reasons(made, state) == ("transparent_hugepage: running always, next boot nothing",)
+
+
+def test_names_with_a_dash_are_the_same() -> None:
+    assert command_line.parameter("transparent-hugepage=never", "transparent_hugepage") == "never"
 
 
 def test_an_opt_out_that_was_cut_before_update_grub_is_finished() -> None:

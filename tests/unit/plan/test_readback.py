@@ -3,7 +3,7 @@ import pytest
 from ktfleet import plan, recipes
 from ktfleet.config import Workstation
 from ktfleet.plan import readback
-from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, THP_ENABLED, Row
+from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, THP_ENABLED, UNCORE_MIN, Row
 from tests.states import workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
@@ -52,3 +52,9 @@ def test_a_place_that_its_neighbours_have_is_missed() -> None:
     assert readback.missing(row(NODE_HUGEPAGES), state) == []
     nowhere = state.model_copy(update={"sysfs": {}})
     assert readback.missing(row(NODE_HUGEPAGES), nowhere) == [], "a setting that the host lacks is not missed in places"
+
+
+def test_a_package_without_an_uncore_clock_is_missed() -> None:
+    state = workstation()
+    lacking = state.model_copy(update={"sysfs": {k: v for k, v in state.sysfs.items() if "package_01" not in k}})
+    assert readback.missing(row(UNCORE_MIN), lacking) == [UNCORE_MIN.replace("package_*_die_*", "package_01_die_00")]

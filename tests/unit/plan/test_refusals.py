@@ -138,6 +138,18 @@ def test_disagreeing_sibling_lists() -> None:
     )
 
 
+def test_siblings_in_two_nodes() -> None:
+    """A lost core a socket, and a pair that sits in both: each would get two workers."""
+    state = workstation(cores=19)
+    swapped = {0: 1, 19: 0}
+    cpus = tuple(
+        cpu.model_copy(update={"node": swapped[cpu.cpu], "socket": swapped[cpu.cpu]}) if cpu.cpu in swapped else cpu
+        for cpu in state.cpus
+    )
+    found = refused(state.model_copy(update={"cpus": cpus}))
+    assert found[0].startswith("the sibling lists disagree: seen siblings [0, 38] of CPU 0 in several sockets or nodes")
+
+
 def test_a_cpu_that_is_listed_twice() -> None:
     state = workstation()
     assert refused(state.model_copy(update={"cpus": (*state.cpus, state.cpus[0])}))[0].startswith(
@@ -222,6 +234,16 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
         "the boot id cannot be read",
         "the kernel command line cannot be read",
     ]
+
+
+@pytest.mark.parametrize("field", ["socket", "node", "siblings"])
+@pytest.mark.parametrize("cpus", [range(80), range(20, 40), range(0, 80, 7)])
+def test_places_that_were_not_read_refuse_nothing(field: str, cpus: range) -> None:
+    state = workstation()
+    gone = tuple(cpu.model_copy(update={field: None}) if cpu.cpu in cpus else cpu for cpu in state.cpus)
+    made = plan.make(state.model_copy(update={"cpus": gone}), Workstation(), RECIPE)
+    assert made.refusals == ()
+    assert [problem.what for problem in made.unknown] == [f"the {field} of {len(cpus)} CPUs cannot be read"]
 
 
 @pytest.mark.parametrize("field", ["socket", "node", "siblings"])

@@ -64,3 +64,17 @@ def test_the_uncore_is_held_at_the_highest_clock_that_this_host_tells() -> None:
     absent = silent.model_copy(update={"unreadable": {settings.UNCORE_MIN: "no readable match"}})
     judged = [verdict for verdict in drift(made, absent) if verdict.key == settings.UNCORE_MIN]
     assert [verdict.result for verdict in judged] == ["skipped"]
+
+
+def test_no_sysfs_value_has_a_blank() -> None:
+    """It would break the file's VALUE PATH lines."""
+    rows = [row for row in TABLE if row.writer is Writer.SYSFS]
+    for policy in ("thp", "hugetlb", "off"):
+        found = wanted(hugepages={"policy": policy})
+        assert not any(set(" \t\n") & set(found[row.key] + row.key) for row in rows)
+
+
+def test_an_opt_in_takes_every_value_that_it_is_given() -> None:
+    for policy in ("thp", "hugetlb", "off"):
+        found = wanted(hugepages={"policy": policy}, kernel_command_line=settings.OPT_INS)
+        assert all(found[row.key] in row.takes for row in TABLE if row.opt_in)
