@@ -27,8 +27,8 @@ chroot "$root" systemctl --quiet mask systemd-networkd-wait-online.service getty
   apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer \
   systemd-binfmt.service systemd-logind.service systemd-pstore.service systemd-update-utmp.service \
   systemd-update-utmp-runlevel.service sys-fs-fuse-connections.mount
-# Without PCIDs, which the emulator lacks, page table isolation flushes the whole TLB at each system call: half of
-# all time. It stands where an administrator's own options stand, so that a test can see them survive.
+# Without PCIDs, which the emulator lacks, page table isolation flushes the whole TLB at each system call, and that is
+# slow to emulate. It stands where an administrator's own options stand, so that a test can see them survive.
 sed -i 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="nopti"/' "$root/etc/default/grub"
 
 # The build's own apt and dpkg settings (mirror proxies, left-out documentation) are not the machine's.
