@@ -195,15 +195,17 @@ class Machine:
         qemu = [
             *("qemu-system-x86_64", "-name", self.name, "-nodefaults", "-display", "none", "-monitor", "none"),
             *("-machine", "q35", "-accel", "tcg,thread=multi", *self.topology.qemu_arguments(), "-no-reboot"),
-            *("-drive", f"file={self._overlay},if=virtio,cache=unsafe"),
-            *("-netdev", user, "-device", "virtio-net-pci,netdev=net0,romfile=", "-device", "virtio-rng-pci"),
+            *("-drive", f"file={self._overlay},if=none,id=disk,cache=unsafe", "-netdev", user),
+            # Without MSI-X: QEMU 7.2 aborted once in msix_table_mmio_write while the guest booted.
+            *("-device", "virtio-blk-pci,drive=disk,vectors=0", "-device", "virtio-rng-pci,vectors=0"),
+            *("-device", "virtio-net-pci,netdev=net0,romfile=,vectors=0"),
             *("-chardev", f"file,id=console,path={folder}/serial.log,append=on", "-serial", "chardev:console"),
             *("-pidfile", f"{folder}/pid"),
         ]
         # A reboot ends qemu, and the shell starts it again: after a warm reset the emulator of QEMU 7.2 stalls for
-        # minutes ("soft lockup - CPU#4 stuck for 74s"), where a cold start takes one.
+        # minutes ("soft lockup - CPU#4 stuck for 74s"), where a cold start takes one. So does a crash of the emulator.
         dies_with_parent = ["setpriv", "--pdeathsig", "TERM"]
-        again = ["sh", "-c", 'while "$@"; do :; done', "qemu-again", *dies_with_parent, *qemu]
+        again = ["sh", "-c", 'while "$@" || [ $? -ge 128 ]; do :; done', "qemu-again", *dies_with_parent, *qemu]
         return again if self.outlives else [*dies_with_parent, *again]
 
     def _launch(self) -> None:
