@@ -74,7 +74,8 @@ def write_command_line(plan: Plan, state: HostState) -> Commands:
     path, old = quote(file.path), quote(f"{file.path}.ktfleet-old")
     keep = f"rm -f {old}; if [ -e {path} ]; then cp -p {path} {old}; fi"
     put_back = f"if [ -e {old} ]; then mv -f {old} {path}; else rm -f {path}; fi"
-    complain = "echo 'update-grub failed, see above; the old command line was put back' >&2"
+    line = "update-grub failed: seen its messages above, wanted a new grub.cfg; repair that (the old drop-in is back)"
+    complain = f"echo {quote(line)} >&2"
     update = f"if update-grub; then rm -f {old}; else {put_back}; {complain}; exit 1; fi"
     return (f"{keep}; {_write(file)} && {update}",)
 
