@@ -3,13 +3,15 @@
 from pyinfra import host, inventory
 
 from checks import drift
-from tasks import cpu, kernel, memory, power, preflight
+from tasks import cpu, kernel, memory, power, preflight, service, system
 
 plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
 preflight.remember(plan)  # what was there before, kept on the host
+system.tune(plan)
 kernel.tune(plan)
 memory.tune(plan)
 cpu.tune(plan)
 power.tune(plan)
+service.prepare(plan)
 kernel.reboot_if_needed(plan)
 drift.check(plan)  # last: it proves what the reboot left

@@ -43,6 +43,7 @@ class Workstation(Strict):
 
     recipe: the name of a packaged recipe, or the path of a TOML file.
     cpuinfer: worker threads over all pools; default: as many as the host allows.
+    wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
     """
 
@@ -50,6 +51,7 @@ class Workstation(Strict):
     hardware: Hardware = Hardware()
     hugepages: Hugepages = Hugepages()
     cpuinfer: Annotated[int, Field(ge=1)] | None = None
+    wake_latency_us: Annotated[int, Field(ge=0, le=10_000)] | None = 20
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 

@@ -10,8 +10,21 @@ from rich.table import Table
 
 from ktfleet.config import HugepagePolicy, Hugepages, Workstation
 from ktfleet.plan import Plan, memory
-from ktfleet.plan.places import BEFORE, BOOT_UNIT, COMMAND_LINE, SYSCTLS
-from ktfleet.plan.settings import TABLE, Layout, Row, Writer
+from ktfleet.plan.cpu_lists import ranges
+from ktfleet.plan.places import (
+    APT,
+    BEFORE,
+    BEFORE_FILES,
+    BOOT_UNIT,
+    COMMAND_LINE,
+    IRQBALANCE,
+    JOURNALD,
+    LATENCY_UNIT,
+    SERVER_HOST,
+    SYSCTLS,
+)
+from ktfleet.plan.row import Layout, Row, Writer
+from ktfleet.plan.settings import TABLE
 from ktfleet.recipes import Recipe
 from ktfleet.results import Check, HostResults
 from ktfleet.verdict import Verdict, summary
@@ -62,22 +75,13 @@ def plan_text(plan: Plan) -> str:
     lines += [f"note: {note}" for note in plan.notes]
     lines.append(f"recipe {plan.recipe.name}: {plan.cores.pools} pools, cpuinfer {plan.cores.cpuinfer}")
     for node, cpus in plan.cores.worker_cpus.items():
-        lines.append(f"node {node}: workers on CPUs {ranges(cpus)}; {_gib(plan.memory.shard_bytes)} of weights")
-    lines.append(f"other threads: CPUs {ranges(plan.cores.other_cpus)}")
+        lines.append(
+            f"node {node}: workers on CPUs {ranges(cpus) or 'none'}; {_gib(plan.memory.shard_bytes)} of weights"
+        )
+    lines.append(f"other threads: CPUs {ranges(plan.cores.other_cpus) or 'none'}")
     lines.append(f"huge pages: {plan.memory.policy}, {plan.memory.hugepages_per_node} a node")
     lines += [f"{setting.row.writer.value} {setting.key} = {setting.wanted}" for setting in plan.settings]
     return "\n".join(lines)
-
-
-def ranges(cpus: Iterable[int]) -> str:
-    """CPU numbers as the kernel writes them: 0-3,8,10-11."""
-    runs: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][-1] + 1:
-            runs[-1][1:] = [cpu]
-        else:
-            runs.append([cpu])
-    return ",".join("-".join(map(str, run)) for run in runs) or "none"
 
 
 def _gib(size: int) -> str:
@@ -85,12 +89,14 @@ def _gib(size: int) -> str:
 
 
 def wanted_text(row: Row, recipe: Recipe) -> str:
-    """The wanted value for two pools; by huge page policy where it depends on it."""
+    """The wanted value for two pools; by huge page policy, or in words, where it depends on that or on the host."""
+    if row.shown:
+        return row.shown
     policies: tuple[HugepagePolicy, ...] = ("thp", "hugetlb", "off")
     values: dict[str, list[str]] = {}
     for policy in policies:
         config = Workstation(hugepages=Hugepages(policy=policy))
-        value = row.want(Layout(config, memory.divide(recipe, config.hugepages, pools=2)))
+        value = row.want(Layout(config, memory.divide(recipe, config.hugepages, pools=2))) or "nothing"
         values.setdefault(value, []).append(policy)
     if len(values) == 1:
         return next(iter(values))
@@ -98,6 +104,11 @@ def wanted_text(row: Row, recipe: Recipe) -> str:
 
 
 _READ_BACK = {
+    Writer.SERVER: f"added to the server's unit by {SERVER_HOST} and {LATENCY_UNIT}; read back from the running server",
+    Writer.IRQBALANCE: f"given to irqbalance by {IRQBALANCE}; read back from the running irqbalance",
+    Writer.APT: f"written to {APT}; read back as the last word of all of apt's files",
+    Writer.JOURNALD: f"written to {JOURNALD}; read back as the last word of all of journald's files",
+    Writer.ENABLED: "installed if it is missing, enabled and started; read back as the symlink that systemd made",
     Writer.SYSCTL: f"written to {SYSCTLS} and set at once; read back from /proc/sys",
     Writer.SYSFS: f"written at every boot by {BOOT_UNIT} and set at once; every matching file is read back",
     Writer.MASK: "masked at once and for every boot; read back as the symlink that systemd made",
@@ -107,9 +118,9 @@ _READ_BACK = {
 
 def settings_markdown(recipe: Recipe) -> str:
     """docs/settings.md, whole."""
-    parts = [_INTRODUCTION.format(recipe=recipe.name, before=BEFORE)]
+    parts = [_INTRODUCTION.format(recipe=recipe.name, before=BEFORE, files=BEFORE_FILES)]
     for writer in Writer:
-        parts.append(f"## {writer.value[0].upper()}{writer.value[1:]}\n\n{_READ_BACK[writer].capitalize()}.\n")
+        parts.append(f"## {_capital(writer.value)}\n\n{_capital(_READ_BACK[writer])}.\n")
         parts += [_row_markdown(row, recipe) for row in TABLE if row.writer is writer]
     return "\n".join(parts)
 
@@ -118,8 +129,12 @@ _INTRODUCTION = """# Settings
 
 Generated from `ktfleet/plan/settings.py` by `ktfleet settings --markdown`: change it there. Values are for the
 reference workstation (2x Xeon Gold 6138, recipe {recipe}). A setting whose effect was not measured says so.
-What a host had before ktfleet's first change is kept on it, in `{before}`.
+What a host had before ktfleet's first change is kept on it: values in `{before}`, replaced files below `{files}`.
 """
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _row_markdown(row: Row, recipe: Recipe) -> str:

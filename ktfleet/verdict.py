@@ -14,7 +14,7 @@ from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, command_line, readback
 from ktfleet.plan.files import File, paths, render
 from ktfleet.plan.places import BOOT_UNIT_ENABLED
-from ktfleet.plan.settings import Setting, Writer
+from ktfleet.plan.row import Setting, Writer
 
 Result = Literal["pass", "fail", "inconclusive", "skipped"]
 
@@ -80,7 +80,7 @@ def summary(verdicts: tuple[Verdict, ...]) -> str:
 
 def _setting(setting: Setting, state: HostState) -> Verdict:
     row, seen = setting.row, readback.values(setting.row, state)
-    wrong = {place: value for place, value in seen.items() if value != setting.wanted}
+    wrong = {place: value for place, value in seen.items() if not setting.holds(value)}
     if wrong:
         return Verdict(setting.key, "fail", _places(wrong, len(seen)), setting.wanted, row.why, _remedy(setting, state))
     gap = _gap(setting, state)
@@ -89,7 +89,7 @@ def _setting(setting: Setting, state: HostState) -> Verdict:
     if row.writer is Writer.CMDLINE:
         return _command_line(setting, state, running=bool(seen))
     if seen:
-        return Verdict(setting.key, "pass", setting.wanted, setting.wanted, row.why)
+        return Verdict(setting.key, "pass", min(seen.values()), setting.wanted, row.why)
     if row.absent and row.absent_if(setting.wanted):
         return Verdict(setting.key, "skipped", "not there", setting.wanted, row.absent)
     return Verdict(setting.key, "fail", "no such setting on this host", setting.wanted, row.why)

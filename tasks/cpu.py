@@ -1,4 +1,4 @@
-"""The clocks: the frequency governor."""
+"""The clocks, and interrupts kept off the worker CPUs."""
 
 from __future__ import annotations
 
@@ -13,3 +13,4 @@ def tune(plan: Plan) -> None:
     """Place the files for the next boot, then set the running values."""
     operations.apply(plan, changes.place(places.SYSFS["cpu"]), name="Place the files")
     operations.apply(plan, changes.set_values("cpu"), name="Set the running values")
+    operations.apply(plan, changes.balance_interrupts, name="Keep interrupts off the worker CPUs")

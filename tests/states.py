@@ -7,22 +7,38 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ktfleet.host.state import SCHEMA, HostState
+from ktfleet.host.state import SCHEMA, HostState, Unit
 from ktfleet.plan import Plan
 from ktfleet.plan.files import paths, render
-from ktfleet.plan.places import BOOT_UNIT_ENABLED, BOOT_UNIT_PATH, unit_file
+from ktfleet.plan.places import (
+    BOOT_UNIT_ENABLED,
+    BOOT_UNIT_PATH,
+    COMPACTED,
+    IRQBALANCE_UNIT,
+    SERVER_UNIT,
+    TIME_SERVICES,
+    unit_file,
+)
+from ktfleet.plan.row import Writer
 from ktfleet.plan.settings import (
+    BANNED_CPUS,
+    COMPACTION,
+    DEFAULT_IRQ_AFFINITY,
     EPP,
+    GLIBC_TUNABLES,
     GOVERNOR,
+    MEMORY_SWAP_MAX,
     NODE_HUGEPAGES,
     OPT_INS,
+    POSSIBLE_CPUS,
+    SMT_CONTROL,
     TABLE,
     THP_DEFRAG,
     THP_ENABLED,
     TURBO_OFF,
     UNCORE_MAX,
     UNCORE_MIN,
-    Writer,
+    WAKE_LATENCY,
 )
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
@@ -69,7 +85,15 @@ FRESH: dict[str, Any] = {
     "boot": {"loader": "grub", "next_cmdline": "root=UUID=1 ro quiet"},
     "sysctl": {"kernel.numa_balancing": "1", "vm.zone_reclaim_mode": "0", "vm.swappiness": "60"},
     "files": dict.fromkeys(paths()),
-    "links": dict.fromkeys((*(unit_file(row.key) for row in TABLE if row.writer is Writer.MASK), BOOT_UNIT_ENABLED)),
+    "links": {
+        **dict.fromkeys((*(unit_file(row.key) for row in TABLE if row.writer is Writer.MASK), BOOT_UNIT_ENABLED)),
+        **dict.fromkeys(TIME_SERVICES),
+        TIME_SERVICES[0]: "/lib/systemd/system/systemd-timesyncd.service",
+    },
+    "texts": {COMPACTED: None},
+    "apt": {},
+    "journald": {},
+    "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},
     "sysfs": {
         THP_ENABLED: "always [madvise] never",
         THP_DEFRAG: "always defer defer+madvise [madvise] never",
@@ -77,6 +101,9 @@ FRESH: dict[str, Any] = {
         **{UNCORE_MAX.replace("package_*_die_*", f"package_{n:02d}_die_00"): "2400000" for n in (0, 1)},
         **{UNCORE_MIN.replace("package_*_die_*", f"package_{n:02d}_die_00"): "1200000" for n in (0, 1)},
         TURBO_OFF: "0",
+        DEFAULT_IRQ_AFFINITY: "ffff,ffffffff,ffffffff",
+        POSSIBLE_CPUS: "0-79",
+        SMT_CONTROL: "on",
         **{EPP.replace("cpu*", f"cpu{cpu}"): "balance_performance" for cpu in range(80)},
         **{GOVERNOR.replace("cpu*", f"cpu{cpu}"): "powersave" for cpu in range(80)},
     },
@@ -90,6 +117,8 @@ def converged(plan: Plan) -> HostState:
     wanted = {setting.key: setting.wanted for setting in plan.settings}
     cmdline = " ".join(f"{key}={wanted[key]}" for key in OPT_INS if key in wanted)
 
+    balancer = Unit(active=True, environment={BANNED_CPUS: wanted[BANNED_CPUS]})
+
     def applied(path: str, text: str) -> str:
         return next((value for key, value in wanted.items() if fnmatchcase(path, key)), text)
 
@@ -99,9 +128,27 @@ def converged(plan: Plan) -> HostState:
             "sysfs": {path: applied(path, text) for path, text in state.sysfs.items()},
             "files": {path: render(plan, path).sha256 for path in paths()},
             "links": {**dict.fromkeys(state.links, "/dev/null"), BOOT_UNIT_ENABLED: BOOT_UNIT_PATH},
-            "before": {key: {} for key in wanted},
+            "apt": {s.key: s.wanted for s in plan.of(Writer.APT)},
+            "journald": {s.key: s.wanted for s in plan.of(Writer.JOURNALD)},
+            "units": {**state.units, IRQBALANCE_UNIT: balancer},
+            "before": {**{key: {} for key in wanted}, "files": dict.fromkeys(paths())},
             "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
             "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
+        }
+    )
+
+
+def serving(plan: Plan, state: HostState) -> HostState:
+    """The same host while the server runs, as the plan wants it."""
+    wanted = {setting.key: setting.wanted for setting in plan.settings}
+    tunables = {GLIBC_TUNABLES: wanted[GLIBC_TUNABLES]} if GLIBC_TUNABLES in wanted else {}
+    server = Unit(active=True, memory_swap_max=wanted[MEMORY_SWAP_MAX], environment=tunables)
+    latency = wanted.get(WAKE_LATENCY)
+    return state.model_copy(
+        update={
+            "units": {**state.units, SERVER_UNIT: server},
+            "texts": {**state.texts, COMPACTED: wanted[COMPACTION]},
+            "cpu_dma_latency_us": int(latency) if latency else 2_000_000_000,
         }
     )
 

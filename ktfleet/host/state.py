@@ -199,7 +199,7 @@ class HostState(Frozen):
     a reboot, or "unknown"; None: nobody asks. `cloud_init`: "absent", "running", "done" or "error".
     `cpu_dma_latency_us`: the present cap on the wake-up latency. `texts`: path -> stripped text of an asked small file
     (None: no such file). `mounts`: asked path -> its file system. `units`: asked unit -> what runs. `apt` and
-    `journald`: asked option -> effective value ("a b" for a list; absent: not set).
+    `journald`: asked option -> effective value ("a b" for a list; absent: not set); None: not read.
     """
 
     schema_version: int = Field(alias="schema")
@@ -226,8 +226,8 @@ class HostState(Frozen):
     mounts: dict[str, Mount] = Field(default_factory=dict)
     units: dict[str, Unit] = Field(default_factory=dict)
     packages: Packages = Packages()
-    apt: dict[str, str] = Field(default_factory=dict)
-    journald: dict[str, str] = Field(default_factory=dict)
+    apt: dict[str, str] | None = None
+    journald: dict[str, str] | None = None
     cloud_init: str | None = None
     reboot_required: tuple[str, ...] | None = None
     clock_synchronised: bool | None = None

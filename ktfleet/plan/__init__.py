@@ -7,8 +7,9 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, memory, readback, refusals, unknown
-from ktfleet.plan.settings import UNCORE_MAX, Layout, Setting, Writer, not_asked_for, resolve
+from ktfleet.plan import cores, cpu_lists, memory, readback, refusals, unknown
+from ktfleet.plan.row import Layout, Setting, Writer
+from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
 from ktfleet.recipes import Recipe
 
@@ -28,7 +29,7 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know although it stops nothing."""
-        return self.cores.notes
+        return (*self.cores.notes, *self.memory.notes)
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
@@ -60,7 +61,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
     """Decide everything for one host. Never raises: what is wrong is in `refusals` and `unknown`."""
     division = cores.assign(state, config.cpuinfer)
     need = memory.divide(recipe, config.hugepages, division.pools)
-    layout = Layout(config, need, uncore_max_khz=readback.highest(UNCORE_MAX, state))
+    layout = _layout(state, config, need)
     return Plan(
         recipe=recipe,
         cores=division,
@@ -69,4 +70,19 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         not_asked_for=not_asked_for(layout),
         refusals=refusals.refusals(state, config, recipe, need),
         unknown=unknown.unknown(state, config),
+    )
+
+
+def _layout(state: HostState, config: Workstation, need: memory.Memory) -> Layout:
+    # Interrupts stay off every core that may carry a worker: fewer workers (a tuner's try) move nothing.
+    division = cores.assign(state)
+    workers = [cpu for cpus in division.worker_cpus.values() for cpu in cpus]
+    everyone = tuple(cpu.cpu for cpu in state.cpus)
+    possible = cpu_lists.parse(state.sysfs.get(POSSIBLE_CPUS, "")) or everyone
+    return Layout(
+        config,
+        need,
+        uncore_max_khz=readback.highest(UNCORE_MAX, state),
+        worker_cpus=cpu_lists.ranges(workers),
+        other_mask=cpu_lists.mask(division.other_cpus or everyone, max(possible, default=0) + 1),
     )

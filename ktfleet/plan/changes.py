@@ -16,27 +16,69 @@ from ktfleet.plan import Plan, command_line, readback
 from ktfleet.plan.files import File, render
 from ktfleet.plan.places import (
     BEFORE,
+    BEFORE_FILES,
     BOOT_UNIT,
     BOOT_UNIT_ENABLED,
     BOOT_UNIT_PATH,
     COMMAND_LINE,
+    COMPACT_MEMORY,
+    IRQBALANCE,
+    IRQBALANCE_ENVIRONMENT,
+    IRQBALANCE_UNIT,
+    JOURNALD,
+    LATENCY_UNIT,
+    SERVER_HOST,
     SYSFS,
     WRITE_SYSFS,
 )
-from ktfleet.plan.settings import Concern, Setting, Writer
+from ktfleet.plan.row import Concern, Setting, Writer
 
 Commands = tuple[str, ...]
 Change = Callable[[Plan, HostState], Commands]
 
+APT_LOCK_S = 600
+"""How long apt waits for another one to finish: a fresh system's first updates take minutes."""
 
-def place(*paths: str) -> Change:
-    """Write the files whose content differs."""
+FILES = "files"
+"""The record's key for files; every other one is a setting's."""
+
+
+def place(*paths: str, then: str | None = None) -> Change:
+    """Write the files whose content differs; if there were any, run `then`."""
 
     def commands(plan: Plan, state: HostState) -> Commands:
         files = (render(plan, path) for path in paths)
-        return tuple(_write(file) for file in files if state.files.get(file.path) != file.sha256)
+        written = tuple(_write(file) for file in files if state.files.get(file.path) != file.sha256)
+        return (*written, then) if written and then else written
 
     return commands
+
+
+def configure(writer: Writer, *paths: str, then: str) -> Change:
+    """Write the files that differ; run `then` if there were any, or if a setting of theirs is not in effect."""
+
+    def commands(plan: Plan, state: HostState) -> Commands:
+        written = place(*paths)(plan, state)
+        stale = any(readback.differs(setting, state) for setting in plan.of(writer))
+        return (*written, then) if written or stale else ()
+
+    return commands
+
+
+balance_interrupts = configure(
+    Writer.IRQBALANCE,
+    IRQBALANCE,
+    IRQBALANCE_ENVIRONMENT,
+    then=f"systemctl daemon-reload && if systemctl -q is-active {IRQBALANCE_UNIT}; then "
+    f"systemctl restart {IRQBALANCE_UNIT}; fi",
+)
+"""Keep irqbalance, where it runs, off the worker CPUs."""
+
+limit_journal = configure(Writer.JOURNALD, JOURNALD, then="systemctl restart systemd-journald")
+"""Set the journal's size."""
+
+prepare_server = place(COMPACT_MEMORY, LATENCY_UNIT, SERVER_HOST, then="systemctl daemon-reload")
+"""Place what the host adds to the server's unit, whether that is there yet or not."""
 
 
 def enable_boot_unit(plan: Plan, state: HostState) -> Commands:
@@ -56,13 +98,23 @@ def set_values(concern: Concern) -> Change:
 
         sysctls = [quote(f"{s.key}={s.wanted}") for s in differing(Writer.SYSCTL)]
         masks = [quote(s.key) for s in differing(Writer.MASK)]
+        services = [_enable(s.key) for s in differing(Writer.ENABLED)]
         return (
             *([" ".join(("sysctl -q -w", *sysctls))] if sysctls else ()),
             *([f"{WRITE_SYSFS} {SYSFS[concern]}"] if differing(Writer.SYSFS) else ()),
             *([" ".join(("systemctl -q mask", *masks))] if masks else ()),
+            *services,
         )
 
     return commands
+
+
+def _enable(unit: str) -> str:
+    """Install a service whose package bears its name, where it is missing; enable and start it."""
+    package = quote(unit.removesuffix(".service"))
+    apt = f"apt-get -qq -o DPkg::Lock::Timeout={APT_LOCK_S}"
+    install = f"{apt} update && DEBIAN_FRONTEND=noninteractive {apt} install -y {package} >/dev/null"
+    return f"{{ systemctl cat {quote(unit)} >/dev/null 2>&1 || {{ {install}; }}; }} && systemctl -q enable --now {unit}"
 
 
 def write_command_line(plan: Plan, state: HostState) -> Commands:
@@ -81,12 +133,25 @@ def write_command_line(plan: Plan, state: HostState) -> Commands:
 
 
 def remember(plan: Plan, state: HostState) -> Commands:
-    """Record the present value of every setting that has no record yet: before anything is changed."""
-    present = {s.key: dict(readback.values(s.row, state)) for s in plan.settings if s.key not in state.before}
-    if not present:
+    """Record what is there before anything is changed: every setting's value, and the files that will be replaced.
+
+    What has a record keeps it. A file's record is its sha256 (null: there was none), its content a copy.
+    """
+    values = {s.key: dict(readback.values(s.row, state)) for s in plan.settings if s.key not in state.before}
+    kept = state.before.get(FILES)
+    known = kept if isinstance(kept, dict) else {}
+    files = {path: digest for path, digest in state.files.items() if path not in known}
+    if not values and not files:
         return ()
-    content = json.dumps({**state.before, **present}, indent=1, sort_keys=True) + "\n"
-    return (_write(File(BEFORE, content, "0600")),)
+    record = {**state.before, **values, FILES: {**known, **files}}
+    content = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    copies = (_keep(path) for path, digest in files.items() if digest is not None)
+    return (*copies, _write(File(BEFORE, content, "0600")))
+
+
+def _keep(path: str) -> str:
+    copy = PurePosixPath(f"{BEFORE_FILES}{path}")
+    return f"mkdir -p {quote(str(copy.parent))} && cp -p {quote(path)} {quote(str(copy))}"
 
 
 def _write(file: File) -> str:

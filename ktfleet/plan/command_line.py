@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ktfleet.host.state import HostState
-from ktfleet.plan.settings import Row, Setting, Writer
+from ktfleet.plan.row import Row, Setting, Writer
 from ktfleet.problem import Problem
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ktfleet.plan import Plan
-from ktfleet.plan.settings import Writer
+from ktfleet.plan.row import Writer
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 SUFFIX = ".j2"

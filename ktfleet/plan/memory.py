@@ -33,7 +33,20 @@ class Memory:
     @property
     def needed_bytes(self) -> int:
         """Bytes one node must have. Weights beyond the pool land in ordinary memory."""
-        return max(self.shard_bytes, self.hugepages_per_node * HUGEPAGE_BYTES) + self.reserve_bytes
+        return max(self.shard_bytes, self.pool_bytes) + self.reserve_bytes
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of one node's huge page pool."""
+        return self.hugepages_per_node * HUGEPAGE_BYTES
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A pool that the weights do not fit in works, but only in part."""
+        if self.policy != "hugetlb" or self.pool_bytes >= self.shard_bytes:
+            return ()
+        pool, weights = _gib(self.pool_bytes), _gib(self.shard_bytes)
+        return (f"the huge page pool holds {pool} of each node's {weights} of weights: the rest gets ordinary pages",)
 
 
 def divide(recipe: Recipe, hugepages: Hugepages, pools: int) -> Memory:
@@ -65,11 +78,10 @@ def _problem(node: int, total: int, memory: Memory, recipe: Recipe) -> Problem:
             f"{_gib(memory.shard_bytes + memory.reserve_bytes)} (weights {weights}, everything else {reserve})",
             "add memory to this socket or choose a smaller recipe",
         )
-    pool = memory.hugepages_per_node * HUGEPAGE_BYTES
     most = (total - memory.reserve_bytes) // HUGEPAGE_BYTES
     return Problem(
         f"node {node}'s huge page pool starves everything else",
-        f"a pool of {_gib(pool)} in {_gib(total)}",
+        f"a pool of {_gib(memory.pool_bytes)} in {_gib(total)}",
         f"{reserve} left beside it",
         f"set hugepages.per_node to at most {most}",
     )

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from ktfleet.plan.settings import Concern
+from ktfleet.plan.row import Concern
 
 BEFORE = "/var/lib/ktfleet/before.json"
 """On the host: each setting's value from before our first change (key -> place -> text)."""
 
+BEFORE_FILES = "/var/lib/ktfleet/before"
+"""On the host: copies of files that ktfleet replaced, each below here at its own path."""
+
+LOCK = "/run/ktfleet/lock"
+"""On the host: which run changes it now."""
+
+COMPACTED = "/run/ktfleet/compacted"
+"""On the host: left by the compaction before the server's latest start."""
+
+SERVER_UNIT = "ktfleet-server.service"
+SERVER_HOST = f"/etc/systemd/system/{SERVER_UNIT}.d/host.conf"
+"""What the host adds to the server's unit."""
+
+LATENCY_UNIT = "/etc/systemd/system/ktfleet-latency.service"
+COMPACT_MEMORY = "/usr/local/lib/ktfleet/compact-memory"
+IRQBALANCE_UNIT = "irqbalance.service"
+IRQBALANCE_ENVIRONMENT = "/etc/ktfleet/irqbalance"
+IRQBALANCE = f"/etc/systemd/system/{IRQBALANCE_UNIT}.d/zz-ktfleet.conf"
+APT = "/etc/apt/apt.conf.d/zz-ktfleet"
+JOURNALD = "/etc/systemd/journald.conf.d/zz-ktfleet.conf"
 COMMAND_LINE = "/etc/default/grub.d/zz-ktfleet.cfg"
 SYSCTLS = "/etc/sysctl.d/zz-ktfleet.conf"
 BOOT_UNIT = "ktfleet-sysfs.service"
@@ -17,6 +37,13 @@ SYSFS: dict[Concern, str] = {
     "memory": "/etc/ktfleet/sysfs.d/memory.conf",
     "cpu": "/etc/ktfleet/sysfs.d/cpu.conf",
 }
+
+
+TIME_SERVICES = (
+    "/etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service",
+    *(f"/etc/systemd/system/multi-user.target.wants/{name}.service" for name in ("chrony", "ntpsec", "openntpd")),
+)
+"""A time service is enabled when one of these links is there."""
 
 
 def unit_file(unit: str) -> str:

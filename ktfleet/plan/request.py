@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ktfleet.plan import files
 from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED, unit_file
-from ktfleet.plan.settings import READ_TOO, TABLE, Writer
+from ktfleet.plan.row import Writer
+from ktfleet.plan.settings import READ_TOO, TABLE
 
 
 @dataclass(frozen=True)

@@ -91,10 +91,3 @@ def test_only_good_verdicts_are_good(tmp_path: Path) -> None:
     for result, good in (("pass", True), ("skipped", True), ("fail", False), ("inconclusive", False)):
         results.store("ws01", "drift", (PASS, Verdict("x", result, "", "", "")), tmp_path)
         assert report.all_good(results.load(tmp_path)) == good
-
-
-@pytest.mark.parametrize(("cpus", "text"), [
-    ((), "none"), ((3,), "3"), ((0, 1, 2), "0-2"), ((0, 2, 4), "0,2,4"), ((5, 0, 1, 7, 6), "0-1,5-7"),
-])  # fmt: skip
-def test_cpu_ranges(cpus: tuple[int, ...], text: str) -> None:
-    assert report.ranges(cpus) == text

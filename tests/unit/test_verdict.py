@@ -1,20 +1,32 @@
 import fnmatch
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 
 from ktfleet import plan, recipes, verdict
 from ktfleet.config import Hugepages, Workstation
-from ktfleet.host.state import HostState
+from ktfleet.host.state import HostState, Unit
 from ktfleet.plan import Plan, files, places
-from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, Writer
+from ktfleet.plan.row import Row, Writer
+from ktfleet.plan.settings import (
+    BANNED_CPUS,
+    COMPACTION,
+    GLIBC_TUNABLES,
+    GOVERNOR,
+    MEMORY_SWAP_MAX,
+    NODE_HUGEPAGES,
+    TABLE,
+    TIME_SYNC,
+    WAKE_LATENCY,
+)
 from ktfleet.verdict import Verdict
-from tests.states import converged, workstation
+from tests.states import converged, serving, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 EVERYTHING = Workstation(kernel_command_line=("mitigations", "transparent_hugepage"))
 PLAN = plan.make(workstation(), EVERYTHING, RECIPE)
-CONVERGED = converged(PLAN)
+CONVERGED = serving(PLAN, converged(PLAN))
 
 
 def bad(state: HostState | None, made: Plan = PLAN) -> list[Verdict]:
@@ -37,7 +49,7 @@ def test_a_converged_host_passes_everything() -> None:
     found = verdict.drift(PLAN, CONVERGED)
     assert {judged.result for judged in found} == {"pass"}
     assert {judged.key for judged in found} == {
-        *(row.key for row in TABLE), *files.paths(), places.BOOT_UNIT_ENABLED,
+        *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
     }  # fmt: skip
 
 
@@ -114,7 +126,7 @@ def test_an_unread_command_line_is_inconclusive() -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.writer in (Writer.SYSCTL, Writer.SYSFS)])
-def test_only_a_setting_that_may_be_missing_is_skipped(row: plan.settings.Row) -> None:
+def test_only_a_setting_that_may_be_missing_is_skipped(row: Row) -> None:
     (judged,) = [j for j in verdict.drift(PLAN, without(CONVERGED, row.key, "no such file")) if j.result != "pass"]
     assert (judged.key, judged.result) == (row.key, "skipped" if row.absent else "fail")
 
@@ -184,12 +196,73 @@ def test_an_unread_unit_is_inconclusive() -> None:
     assert [judged.result for judged in bad(CONVERGED.model_copy(update=update))] == ["inconclusive"]
 
 
+SERVER_KEYS = [setting.key for setting in PLAN.of(Writer.SERVER)]
+
+
+def test_what_only_the_server_has_is_skipped_until_it_runs() -> None:
+    skipped = {judged.key: judged for judged in verdict.drift(PLAN, converged(PLAN)) if judged.result == "skipped"}
+    assert set(skipped) == set(SERVER_KEYS)
+    assert {judged.why for judged in skipped.values()} == {"the server does not run: it takes effect at its next start"}
+
+
+@pytest.mark.parametrize(("update", "key", "seen"), [
+    ({"cpu_dma_latency_us": 2_000_000_000}, WAKE_LATENCY, "2000000000"),
+    ({"cpu_dma_latency_us": None}, WAKE_LATENCY, "not set"),
+    ({"texts": {places.COMPACTED: None}}, COMPACTION, "not set"),
+    ({"units": {**CONVERGED.units, places.SERVER_UNIT: Unit(active=True)}}, MEMORY_SWAP_MAX, "not set"),
+    ({"units": {**CONVERGED.units, places.SERVER_UNIT: Unit(active=True, memory_swap_max="1024")}},
+     MEMORY_SWAP_MAX, "1024"),
+    ({"units": {**CONVERGED.units, places.IRQBALANCE_UNIT: Unit(active=True)}}, BANNED_CPUS, "not set"),
+    ({"apt": {**(CONVERGED.apt or {}), "DPkg::Lock::Timeout": "0"}}, "DPkg::Lock::Timeout", "0"),
+    ({"journald": {"SystemMaxUse": "4G"}}, "SystemMaxUse", "4G"),
+    ({"links": {**CONVERGED.links, **dict.fromkeys(places.TIME_SERVICES)}}, TIME_SYNC, "not enabled"),
+])  # fmt: skip
+def test_what_runs_otherwise_fails_its_row(update: dict[str, Any], key: str, seen: str) -> None:
+    (judged,) = bad(CONVERGED.model_copy(update=update))
+    assert (judged.key, judged.result, judged.seen) == (key, "fail", seen)
+
+
+def test_a_lower_latency_and_the_owners_own_words_are_fine() -> None:
+    held = "Unattended-Upgrade::Package-Blacklist"
+    apt = {**(CONVERGED.apt or {}), held: f"mine {(CONVERGED.apt or {})[held]} vim"}
+    assert bad(CONVERGED.model_copy(update={"cpu_dma_latency_us": 0, "apt": apt})) == []
+    less = {**apt, held: "mine nvidia-"}
+    assert [judged.key for judged in bad(CONVERGED.model_copy(update={"apt": less}))] == [held]
+
+
+def test_the_tunable_of_a_pool_is_read_from_the_running_server() -> None:
+    made = plan.make(workstation(), Workstation(hugepages=Hugepages(policy="hugetlb")), RECIPE)
+    state = serving(made, converged(made))
+    assert bad(state, made) == []
+    server = state.units[places.SERVER_UNIT].model_copy(update={"environment": {}})
+    (judged,) = bad(state.model_copy(update={"units": {**state.units, places.SERVER_UNIT: server}}), made)
+    assert (judged.key, judged.seen, judged.do) == (GLIBC_TUNABLES, "not set", "restart the server")
+
+
+def test_without_irqbalance_its_row_is_skipped() -> None:
+    units = {**CONVERGED.units, places.IRQBALANCE_UNIT: Unit(active=False)}
+    found = verdict.drift(PLAN, CONVERGED.model_copy(update={"units": units}))
+    assert [judged.key for judged in found if judged.result == "skipped"] == [BANNED_CPUS]
+
+
+@pytest.mark.parametrize(("update", "keys"), [
+    ({"units": {}}, {BANNED_CPUS, *SERVER_KEYS}),
+    ({"apt": None}, {setting.key for setting in PLAN.of(Writer.APT)}),
+    ({"journald": None}, {"SystemMaxUse"}),
+    ({"unreadable": {"/etc/apt/apt.conf.d/20mine": "permission denied"}}, {s.key for s in PLAN.of(Writer.APT)}),
+    ({"unreadable": {f"/sys/fs/cgroup/system.slice/{places.SERVER_UNIT}/memory.swap.max": "busy"}}, set(SERVER_KEYS)),
+])  # fmt: skip
+def test_what_was_not_read_is_inconclusive(update: dict[str, Any], keys: set[str]) -> None:
+    found = bad(CONVERGED.model_copy(update=update))
+    assert ({judged.key for judged in found}, {judged.result for judged in found}) == (keys, {"inconclusive"})
+
+
 def test_a_host_that_does_not_answer_is_inconclusive() -> None:
     assert [judged.result for judged in bad(None)] == ["inconclusive"]
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "23 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "40 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 22 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 39 pass"
     assert verdict.summary(()) == "nothing was checked"

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
 from ktfleet.config import Workstation
+from ktfleet.host.state import Unit
 from ktfleet.plan import changes, files, places
 from ktfleet.plan.files import File
-from ktfleet.plan.settings import GOVERNOR
+from ktfleet.plan.settings import BANNED_CPUS, GOVERNOR
 from tests.states import converged, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
@@ -25,6 +26,11 @@ EVERY = (
     changes.set_values("memory"),
     changes.set_values("cpu"),
     changes.set_values("power"),
+    changes.set_values("system"),
+    changes.balance_interrupts,
+    changes.place(places.APT),
+    changes.limit_journal,
+    changes.prepare_server,
 )
 
 
@@ -47,7 +53,9 @@ def test_a_converged_host_gets_no_command(config: dict[str, Any]) -> None:
 
 def test_a_fresh_host_gets_each_change() -> None:
     wanted = made(kernel_command_line=("mitigations",))
-    assert all(change(wanted, workstation()) for change in EVERY)
+    state = workstation()
+    state = state.model_copy(update={"links": dict.fromkeys(state.links)})  # no time service either
+    assert all(change(wanted, state) for change in EVERY)
 
 
 @pytest.mark.parametrize("path", [path for path in files.paths() if path != places.COMMAND_LINE])
@@ -103,6 +111,73 @@ def test_the_present_values_are_recorded_once() -> None:
     (command,) = changes.remember(wanted, known)
     assert '"vm.swappiness": "33"' in command, "an older record is kept"
     assert '"60"' not in command
+
+
+def test_a_file_that_will_be_replaced_is_kept_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "etc" / "it's mine"
+    mine.parent.mkdir()
+    mine.write_text("the owner's")
+    monkeypatch.setattr(changes, "BEFORE", str(tmp_path / "before.json"))
+    monkeypatch.setattr(changes, "BEFORE_FILES", str(tmp_path / "before"))
+    state = workstation().model_copy(update={"files": {str(mine): "a digest", "/etc/none": None}})
+    for command in changes.remember(made(), state):
+        assert shell(command).returncode == 0
+    record = json.loads((tmp_path / "before.json").read_text())
+    assert record["files"] == {str(mine): "a digest", "/etc/none": None}
+    assert Path(f"{tmp_path}/before{mine}").read_text() == "the owner's"
+    # Later, when ktfleet's own file stands there, the record does not change.
+    known = state.model_copy(update={"before": record, "files": {str(mine): "ktfleet's", "/etc/none": "ktfleet's"}})
+    assert changes.remember(made(), known) == ()
+
+
+def test_a_new_row_or_file_is_recorded_beside_the_old_ones() -> None:
+    state = workstation()
+    old = {"vm.swappiness": {"vm.swappiness": "33"}, "files": {places.SYSCTLS: "d"}}
+    files_now = {**state.files, places.SYSCTLS: "ours"}
+    (command,) = changes.remember(made(), state.model_copy(update={"before": old, "files": files_now}))
+    assert f'"{places.SYSCTLS}": "d"' in command
+    assert f'"{places.APT}": null' in command
+
+
+@pytest.mark.parametrize(("installed", "installs", "fine"), [(True, None, True), (False, 0, True), (False, 100, False)])
+def test_a_missing_service_is_installed_first(
+    tmp_path: Path, installed: bool, installs: int | None, fine: bool
+) -> None:
+    state = workstation()
+    state = state.model_copy(update={"links": {**state.links, places.TIME_SERVICES[0]: None}})
+    (command,) = changes.set_values("system")(made(), state)
+    programs = {
+        "systemctl": f'echo "systemctl $*" >>{tmp_path}/calls; [ "$1" != cat ] || exit {0 if installed else 1}',
+        "apt-get": f'echo "apt-get $*" >>{tmp_path}/calls; exit {installs or 0}',
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    done = shell(command, PATH=f"{tmp_path}:/usr/bin:/bin")
+    calls = (tmp_path / "calls").read_text()
+    assert (done.returncode == 0) == fine
+    assert ("install -y systemd-timesyncd" in calls) == (installs == 0)
+    assert ("systemctl -q enable --now systemd-timesyncd.service" in calls) == fine
+    assert "apt-get" not in calls or "DPkg::Lock::Timeout=600" in calls
+
+
+def test_another_time_service_is_as_good() -> None:
+    state = workstation()
+    links = {
+        **state.links,
+        places.TIME_SERVICES[0]: None,
+        places.TIME_SERVICES[1]: "/lib/systemd/system/chrony.service",
+    }
+    assert changes.set_values("system")(made(), state.model_copy(update={"links": links})) == ()
+
+
+def test_irqbalance_is_restarted_when_it_runs_with_other_cpus() -> None:
+    wanted = made()
+    state = converged(wanted)
+    stale = Unit(active=True, environment={BANNED_CPUS: "0-3"})
+    state = state.model_copy(update={"units": {**state.units, places.IRQBALANCE_UNIT: stale}})
+    (command,) = changes.balance_interrupts(wanted, state)
+    assert "systemctl restart irqbalance.service" in command
 
 
 @settings(max_examples=25)

@@ -14,7 +14,8 @@ from ktfleet.host.state import HostState
 from ktfleet.plan import files, places
 from ktfleet.plan.files import File
 from ktfleet.plan.request import request
-from ktfleet.plan.settings import NODE_HUGEPAGES, OPT_INS, Writer
+from ktfleet.plan.row import Writer
+from ktfleet.plan.settings import NODE_HUGEPAGES, OPT_INS
 from tests.states import workstation
 from tests.trees import write_tree
 
@@ -27,12 +28,15 @@ def rendered(config: Workstation | None = None) -> dict[str, File]:
 
 
 def test_the_template_paths_are_the_destinations_that_the_changes_write() -> None:
-    written = {places.COMMAND_LINE, places.SYSCTLS, places.BOOT_UNIT_PATH, places.WRITE_SYSFS}
+    written = {places.COMMAND_LINE, places.SYSCTLS, places.BOOT_UNIT_PATH, places.WRITE_SYSFS, places.APT}
+    written |= {places.JOURNALD, places.IRQBALANCE, places.IRQBALANCE_ENVIRONMENT}
+    written |= {places.SERVER_HOST, places.LATENCY_UNIT, places.COMPACT_MEMORY}
     assert set(files.paths()) == written | set(places.SYSFS.values())
 
 
-def test_only_the_program_is_executable() -> None:
-    assert {file.path for file in rendered().values() if file.mode == "0755"} == {places.WRITE_SYSFS}
+def test_only_the_programs_are_executable() -> None:
+    programs = {places.WRITE_SYSFS, places.COMPACT_MEMORY}
+    assert {file.path for file in rendered().values() if file.mode == "0755"} == programs
 
 
 def test_without_an_opt_in_there_is_no_drop_in() -> None:
@@ -59,9 +63,9 @@ def test_every_wanted_value_stands_in_exactly_one_file() -> None:
     lines = [line for path in files.paths() for line in (files.render(made, path).content or "").splitlines()]
     lines += [word for line in lines if line.startswith("GRUB_") for word in line.strip('"').split()]
     for setting in made.settings:
-        if setting.row.writer is Writer.MASK:
+        if setting.row.writer in (Writer.MASK, Writer.ENABLED, Writer.SERVER) or " " in setting.wanted:
             continue
-        forms = ("{} = {}", "{1} {0}", "{}={}")
+        forms = ("{} = {}", "{1} {0}", "{}={}", '{} "{}";')
         assert sum(lines.count(form.format(setting.key, setting.wanted)) for form in forms) == 1
 
 

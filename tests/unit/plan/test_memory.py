@@ -35,6 +35,15 @@ def test_a_default_pool_holds_the_shard() -> None:
     assert need.shard_bytes < need.hugepages_per_node * memory.HUGEPAGE_BYTES < need.shard_bytes * 1.05
 
 
+def test_a_pool_that_is_too_small_for_the_weights_is_noted() -> None:
+    small = memory.divide(RECIPE, Hugepages(policy="hugetlb", per_node=512), 2)
+    assert small.notes == (
+        "the huge page pool holds 1.0 GiB of each node's 64.8 GiB of weights: the rest gets ordinary pages",
+    )
+    assert memory.divide(RECIPE, Hugepages(policy="hugetlb"), 2).notes == ()
+    assert memory.divide(RECIPE, Hugepages(), 2).notes == ()
+
+
 def test_the_fleet_has_enough_under_every_policy() -> None:
     for policy in ("thp", "hugetlb", "off"):
         assert lines((126, 126), Hugepages(policy=policy)) == []

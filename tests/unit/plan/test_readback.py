@@ -3,7 +3,8 @@ import pytest
 from ktfleet import plan, recipes
 from ktfleet.config import Workstation
 from ktfleet.plan import readback
-from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, THP_ENABLED, UNCORE_MIN, Row
+from ktfleet.plan.row import Row
+from ktfleet.plan.settings import GOVERNOR, NODE_HUGEPAGES, TABLE, THP_ENABLED, UNCORE_MIN
 from tests.states import workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")

@@ -3,7 +3,8 @@ import pytest
 from ktfleet import plan, recipes
 from ktfleet.config import HugepagePolicy, Hugepages, Workstation
 from ktfleet.plan import settings
-from ktfleet.plan.settings import TABLE, THP_DEFRAG, THP_ENABLED, Writer
+from ktfleet.plan.row import Writer
+from ktfleet.plan.settings import TABLE, THP_DEFRAG, THP_ENABLED
 from ktfleet.verdict import drift
 from tests.states import workstation
 
@@ -19,7 +20,7 @@ def test_keys_are_unique_and_say_what_they_are() -> None:
     keys = [row.key for row in TABLE]
     assert len(set(keys)) == len(keys)
     for row in TABLE:
-        assert row.key.startswith("/sys/") == (row.writer is Writer.SYSFS)
+        assert row.key.startswith(("/sys/", "/proc/")) == (row.writer is Writer.SYSFS)
 
 
 def test_every_row_gives_a_reason_and_a_source() -> None:
@@ -50,7 +51,9 @@ def test_the_pool_of_each_node() -> None:
 
 def test_the_plan_tells_each_row_once() -> None:
     told = plan.make(workstation(), Workstation(), RECIPE).to_json()["settings"]
-    assert [row["key"] for row in told] == [row.key for row in TABLE if row.key not in settings.OPT_INS]
+    assert [row["key"] for row in told] == [
+        row.key for row in TABLE if row.key not in (*settings.OPT_INS, settings.GLIBC_TUNABLES)
+    ]
     assert all(row["why"] and row["source"] and row["wanted"] for row in told)
 
 
