@@ -14,4 +14,5 @@ cpu.tune(plan)
 power.tune(plan)
 service.prepare(plan)
 kernel.reboot_if_needed(plan)
-drift.check(plan)  # last: it proves what the reboot left
+drift.check(plan)  # after everything else: it proves what the reboot left
+preflight.release()

@@ -38,12 +38,19 @@ class Hugepages(Strict):
         return self
 
 
+class Data(Strict):
+    """Where the weights lie: a file system of its own, on a disk that survives a reinstall. `mount` is its path."""
+
+    mount: Annotated[str, Field(pattern=r"^/[^\n]*$")]
+
+
 class Workstation(Strict):
     """One host's wanted configuration.
 
     recipe: the name of a packaged recipe, or the path of a TOML file.
     cpuinfer: worker threads over all pools; default: as many as the host allows.
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
+    data: the folder of the weights; None: none is asked for.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
     """
 
@@ -52,6 +59,7 @@ class Workstation(Strict):
     hugepages: Hugepages = Hugepages()
     cpuinfer: Annotated[int, Field(ge=1)] | None = None
     wake_latency_us: Annotated[int, Field(ge=0, le=10_000)] | None = 20
+    data: Data | None = None
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 

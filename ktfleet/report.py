@@ -25,16 +25,40 @@ from ktfleet.plan.places import (
 )
 from ktfleet.plan.row import Layout, Row, Writer
 from ktfleet.plan.settings import TABLE
+from ktfleet.plan.worksheet import Item
 from ktfleet.recipes import Recipe
 from ktfleet.results import Check, HostResults
 from ktfleet.verdict import Verdict, summary
 
-_STYLE = {"pass": "green", "skipped": "yellow", "fail": "bold red", "inconclusive": "bold red"}
+_STYLE = {
+    "good": "green",
+    "change": "bold yellow",
+    "unknown": "yellow",
+    "pass": "green",
+    "skipped": "yellow",
+    "fail": "bold red",
+    "inconclusive": "bold red",
+}
 
 
 def verdict_tables(hosts: Iterable[HostResults]) -> list[Table]:
-    """One table a host and check: a title with the counts, then a line a judged thing."""
-    return [_table(host.host, name, check) for host in hosts for name, check in host.checks.items()]
+    """One table a host and check: a title with the counts, then a line a judged thing. Then its worksheet."""
+    tables = []
+    for host in hosts:
+        tables += [_table(host.host, name, check) for name, check in host.checks.items()]
+        if host.worksheet:
+            tables.append(_worksheet(host.host, host.worksheet))
+    return tables
+
+
+def _worksheet(host: str, items: tuple[Item, ...]) -> Table:
+    title = f"[bold]{escape(host)}  BIOS and DIMM worksheet[/]\nfor a person at the machine; it stops nothing"
+    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
+    table.add_column("answer")
+    table.add_column("of what", overflow="fold")
+    for item in items:
+        table.add_row(f"[{_STYLE[item.answer]}]{item.answer}[/]", escape(str(item)))
+    return table
 
 
 def _table(host: str, name: str, check: Check) -> Table:
@@ -73,6 +97,7 @@ def plan_text(plan: Plan) -> str:
     lines = [f"refused: {problem}" for problem in plan.refusals]
     lines += [f"unknown: {problem}" for problem in plan.unknown]
     lines += [f"note: {note}" for note in plan.notes]
+    lines += [f"worksheet: {item}" for item in plan.worksheet if item.answer == "change"]
     lines.append(f"recipe {plan.recipe.name}: {plan.cores.pools} pools, cpuinfer {plan.cores.cpuinfer}")
     for node, cpus in plan.cores.worker_cpus.items():
         lines.append(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
+from ktfleet.plan.worksheet import Answer, Item
 from ktfleet.problem import Problem, Refused
 from ktfleet.verdict import Result, Verdict
 
@@ -20,10 +21,11 @@ FOLDER = Path(os.environ.get("KTFLEET_RESULTS", "results"))
 
 @dataclass(frozen=True)
 class HostResults:
-    """One host's latest verdicts: check -> (when, by which ktfleet commit, verdicts)."""
+    """One host's latest verdicts (check -> when, by which ktfleet commit, verdicts) and its worksheet."""
 
     host: str
     checks: dict[str, Check]
+    worksheet: tuple[Item, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,29 +41,36 @@ def store(host: str, check: str, verdicts: tuple[Verdict, ...], folder: Path | N
     """Write one check's verdicts, replacing that check's previous ones."""
     path = _path(host, folder)
     kept = _kept(path)
+    checks = kept.setdefault("checks", {})
     taken = datetime.now(UTC).isoformat(timespec="seconds")
-    kept[check] = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
+    checks[check] = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
     _write(path, host, kept)
+
+
+def store_worksheet(host: str, items: tuple[Item, ...], folder: Path | None = None) -> None:
+    """Write what a person can change in the BIOS and on the board, replacing the previous list."""
+    path = _path(host, folder)
+    _write(path, host, {**_kept(path), "worksheet": [asdict(item) for item in items]})
 
 
 def _path(host: str, folder: Path | None) -> Path:
     return (folder or FOLDER) / f"{host.replace('/', '_')}.json"
 
 
-def _write(path: Path, host: str, checks: dict[str, Any]) -> None:
+def _write(path: Path, host: str, data: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps({"host": host, "checks": checks}, indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(json.dumps({"checks": {}, **data, "host": host}, indent=1) + "\n", encoding="utf-8")
     temporary.rename(path)
 
 
 def _kept(path: Path) -> dict[str, Any]:
-    """The checks that the file already holds. A broken file is replaced: it must not stop a deploy."""
+    """What the file already holds. A broken file is replaced: it must not stop a deploy."""
     try:
-        checks = json.loads(path.read_text(encoding="utf-8"))["checks"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return checks if isinstance(checks, dict) else {}
+    return data if isinstance(data, dict) and isinstance(data.get("checks"), dict) else {}
 
 
 def load(folder: Path | None = None) -> Iterator[HostResults]:
@@ -85,15 +94,17 @@ def _host(data: dict[str, Any]) -> HostResults:
         name: Check(check["taken"], check["commit"], tuple(Verdict(**verdict) for verdict in check["verdicts"]))
         for name, check in data["checks"].items()
     }
-    texts = (data["host"], *(text for c in checks.values() for text in (c.taken, c.commit)))
-    if not all(
-        isinstance(text, str)
-        for text in (*texts, *(v for c in checks.values() for x in c.verdicts for v in astuple(x)))
-    ):
+    worksheet = tuple(Item(**item) for item in data.get("worksheet", []))
+    judged = (text for check in checks.values() for verdict in check.verdicts for text in astuple(verdict))
+    dated = (text for check in checks.values() for text in (check.taken, check.commit))
+    advised = (text for item in worksheet for text in astuple(item))
+    if not all(isinstance(text, str) for text in (data["host"], *judged, *dated, *advised)):
         raise TypeError("a value that is no text")
     if any(verdict.result not in get_args(Result) for check in checks.values() for verdict in check.verdicts):
         raise ValueError("an unknown verdict")
-    return HostResults(data["host"], checks)
+    if any(item.answer not in get_args(Answer) for item in worksheet):
+        raise ValueError("an unknown answer")
+    return HostResults(data["host"], checks, worksheet)
 
 
 def _commit() -> str:

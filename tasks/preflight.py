@@ -8,10 +8,17 @@ from ktfleet.plan import Plan, changes
 from ktfleet.pyinfra_api import operations
 from ktfleet.pyinfra_api.admission import admit
 
-__all__ = ["admit", "remember"]
+__all__ = ["admit", "release", "remember"]
 
 
 @deploy("Before the first change")
 def remember(plan: Plan) -> None:
-    """Record on the host every setting's value from before our first change."""
-    operations.apply(plan, changes.remember, name="Keep the present values")
+    """Wait until the host is done with itself; then record on it what is there before our first change."""
+    operations.settle(plan, name="Wait for its own packages and first boot")
+    operations.apply(plan, changes.remember, name="Keep the present values and files")
+
+
+@deploy("After the last change")
+def release() -> None:
+    """Let another run change this host again."""
+    operations.release(name="Give the lock back")

@@ -15,6 +15,7 @@ from ktfleet.plan.places import (
     BOOT_UNIT_PATH,
     COMPACTED,
     IRQBALANCE_UNIT,
+    LOCK,
     SERVER_UNIT,
     TIME_SERVICES,
     unit_file,
@@ -40,6 +41,7 @@ from ktfleet.plan.settings import (
     UNCORE_MIN,
     WAKE_LATENCY,
 )
+from ktfleet.plan.storage import LEAST_FREE
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
@@ -90,7 +92,13 @@ FRESH: dict[str, Any] = {
         **dict.fromkeys(TIME_SERVICES),
         TIME_SERVICES[0]: "/lib/systemd/system/systemd-timesyncd.service",
     },
-    "texts": {COMPACTED: None},
+    "texts": {COMPACTED: None, LOCK: None},
+    "mounts": {
+        path: {"mount": "/", "device": "/dev/nvme0n1p2", "type": "ext4", "read_only": False, "free": 400 * GIB}
+        for path in LEAST_FREE
+    },
+    "cpufreq_driver": "intel_pstate",
+    "cloud_init": "absent",
     "apt": {},
     "journald": {},
     "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},

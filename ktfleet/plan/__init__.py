@@ -7,7 +7,7 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, cpu_lists, memory, readback, refusals, unknown
+from ktfleet.plan import cores, cpu_lists, memory, readback, refusals, unknown, worksheet
 from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
@@ -18,6 +18,7 @@ from ktfleet.recipes import Recipe
 class Plan:
     """Everything that was decided for one host. With refusals it is not to be applied."""
 
+    config: Workstation
     recipe: Recipe
     cores: cores.Cores
     memory: memory.Memory
@@ -25,6 +26,7 @@ class Plan:
     not_asked_for: tuple[Setting, ...]
     refusals: tuple[Problem, ...]
     unknown: tuple[Problem, ...]
+    worksheet: tuple[worksheet.Item, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -41,6 +43,7 @@ class Plan:
             "refusals": [asdict(problem) for problem in self.refusals],
             "unknown": [asdict(problem) for problem in self.unknown],
             "notes": list(self.notes),
+            "worksheet": [asdict(item) for item in self.worksheet],
             "recipe": self.recipe.name,
             "pools": self.cores.pools,
             "cpuinfer": self.cores.cpuinfer,
@@ -63,6 +66,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
     need = memory.divide(recipe, config.hugepages, division.pools)
     layout = _layout(state, config, need)
     return Plan(
+        config=config,
         recipe=recipe,
         cores=division,
         memory=need,
@@ -70,6 +74,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         not_asked_for=not_asked_for(layout),
         refusals=refusals.refusals(state, config, recipe, need),
         unknown=unknown.unknown(state, config),
+        worksheet=worksheet.items(state),
     )
 
 

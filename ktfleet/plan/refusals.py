@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, memory, settings, topology
+from ktfleet.plan import cores, memory, settings, storage, topology
+from ktfleet.plan.places import SERVER_UNIT
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB, Recipe
 
@@ -39,6 +40,9 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         # What a node needs follows from the number of pools.
         *(memory.problems(state, need, recipe) if topology.placed(state) else ()),
         *_no_workers(state, config),
+        *_cgroup(state, need),
+        *storage.problems(state, config),
+        *_packages(state),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),
     )
@@ -112,13 +116,45 @@ def _flags(state: HostState, recipe: Recipe) -> Iterator[Problem]:
     if state.cpu_flags is None:
         return
     missing = [flag for flag in recipe.cpu_flags if flag not in state.cpu_flags]
-    if missing:
+    hidden = [flag for flag in missing if flag in (state.cpu_flags_cpuid or ())]
+    if hidden:
+        do = "remove clearcpuid= and noxsave from the kernel command line"
+        yield Problem(f"the kernel hides {', '.join(hidden)}", "CPUID has it, /proc/cpuinfo has not", "both", do)
+    if missing and not hidden:
         yield Problem(
             f"the CPU cannot run {recipe.method}",
             f"no {', '.join(missing)} in the flags of {state.cpu_model or 'this CPU'}",
             ", ".join(recipe.cpu_flags),
             "enable AVX-512 in the BIOS or hypervisor, or choose a recipe for this CPU",
         )
+
+
+def _cgroup(state: HostState, need: memory.Memory) -> Iterator[Problem]:
+    """A limit that somebody put on the server's unit or its slice. Pages of a pool are not counted by it."""
+    server = state.units.get(SERVER_UNIT)
+    if server is None:
+        return
+    wanted = len(state.nodes) * max(0, need.shard_bytes - need.pool_bytes)
+    for name, text in (("memory.max", server.memory_max), ("memory.high", server.memory_high)):
+        if text and text.isdecimal() and int(text) < wanted:
+            do = f"remove Memory{name[7:].title()}= from {SERVER_UNIT} and system.slice (`systemctl cat` shows them)"
+            least = f"at least {wanted / GIB:.1f} GiB of weights"
+            yield Problem("a cgroup limits the server's memory", f"{name} {int(text) / GIB:.1f} GiB", least, do)
+    if server.cpus:
+        do = f"remove AllowedCPUs= from {SERVER_UNIT} and system.slice: workers cannot bind to CPUs that it hides"
+        yield Problem("a cgroup hides CPUs from the server", f"cpuset.cpus {server.cpus}", "all of them", do)
+
+
+def _packages(state: HostState) -> Iterator[Problem]:
+    """Nothing can be installed beside a broken installation, and GRUB's update may be a part of it."""
+    broken = [
+        *(["an update in /var/lib/dpkg/updates"] if state.packages.interrupted else []),
+        *state.packages.unfinished,
+    ]
+    if broken:
+        names = ", ".join(broken[:5]) + (f" and {len(broken) - 5} more" if len(broken) > 5 else "")
+        do = "run `sudo dpkg --configure -a` there, then `sudo apt-get --fix-broken install`"
+        yield Problem("dpkg was interrupted", names, "every package installed or gone", do)
 
 
 def _command_line(state: HostState, config: Workstation) -> Iterator[Problem]:

@@ -1,13 +1,26 @@
-"""What the probe has to read on a host: derived from the settings table and the templates."""
+"""What the probe has to read on a host: derived from the settings table, the templates and one configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ktfleet.plan import files
-from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED, unit_file
+from ktfleet.config import Workstation
+from ktfleet.plan import files, storage
+from ktfleet.plan.places import (
+    BEFORE,
+    BOOT_UNIT_ENABLED,
+    COMPACTED,
+    IRQBALANCE_UNIT,
+    LOCK,
+    SERVER_UNIT,
+    TIME_SERVICES,
+    unit_file,
+)
 from ktfleet.plan.row import Writer
-from ktfleet.plan.settings import READ_TOO, TABLE
+from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
+
+PACKAGES = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "cuda-*")
+"""Patterns of package names whose versions are told."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +31,17 @@ class Request:
     sysfs: tuple[str, ...]
     files: tuple[str, ...]
     links: tuple[str, ...]
+    texts: tuple[str, ...]
+    mounts: tuple[str, ...]
+    units: tuple[str, ...]
+    environment: tuple[str, ...]
+    packages: tuple[str, ...]
+    apt: tuple[str, ...]
+    journald: tuple[str, ...]
     before: str
 
 
-def request() -> Request:
+def request(config: Workstation | None = None) -> Request:
     """Everything that a plan, its changes and its verdicts look at."""
 
     def keys(writer: Writer) -> tuple[str, ...]:
@@ -31,6 +51,13 @@ def request() -> Request:
         sysctl=keys(Writer.SYSCTL),
         sysfs=(*keys(Writer.SYSFS), *READ_TOO),
         files=files.paths(),
-        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED),
+        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES),
+        texts=(LOCK, COMPACTED),
+        mounts=storage.asked_paths(config),
+        units=(SERVER_UNIT, IRQBALANCE_UNIT),
+        environment=(GLIBC_TUNABLES, BANNED_CPUS),
+        packages=PACKAGES,
+        apt=keys(Writer.APT),
+        journald=keys(Writer.JOURNALD),
         before=BEFORE,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
+from ktfleet.plan import storage
 from ktfleet.plan.places import BEFORE
 from ktfleet.problem import Problem
 
@@ -15,7 +16,13 @@ _DO = "probe the host as root; a captured tree has to hold it"
 
 def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     """One problem for each input without a value, with the probe's reason."""
-    return (*_whole_inputs(state), *_boot_loader(state, config), *_cpu_fields(state), *_node_memories(state))
+    return (
+        *_whole_inputs(state),
+        *_boot_loader(state, config),
+        *_cpu_fields(state),
+        *_node_memories(state),
+        *_mounts(state, config),
+    )
 
 
 def _whole_inputs(state: HostState) -> Iterator[Problem]:
@@ -47,6 +54,12 @@ def _boot_loader(state: HostState, config: Workstation) -> Iterator[Problem]:
         yield _problem("the boot loader", state, "boot.loader")
     elif state.boot.next_cmdline is None:
         yield _problem("the command line of the next boot", state, "/boot/grub/grub.cfg", "boot.next_cmdline")
+
+
+def _mounts(state: HostState, config: Workstation) -> Iterator[Problem]:
+    for path in storage.asked_paths(config):
+        if path not in state.mounts:
+            yield _problem(f"the file system of {path}", state, path)
 
 
 def _cpu_fields(state: HostState) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from pyinfra.context import ctx_host
 from ktfleet import config, recipes, results
 from ktfleet.plan import Plan, make
 from ktfleet.problem import Problem, Refused
+from ktfleet.pyinfra_api import lock
 from ktfleet.pyinfra_api.facts import host_state
 from ktfleet.verdict import Verdict
 
@@ -40,6 +41,7 @@ def admit(inventory: Inventory, host: Host) -> Plan:
 
 def _admit_all(inventory: Inventory) -> dict[str, Plan] | DeployError:
     """Plans for all, or what is wrong; either way the hosts' results say so."""
+    inventory.state.add_callback_handler(lock.ReleaseOnFailure())
     selected = [host for host in inventory if host.state.is_host_in_limit(host)]
     jobs = {host.name: gevent.spawn(_admit_one, host) for host in selected}
     gevent.joinall(list(jobs.values()), raise_error=True)
@@ -71,14 +73,19 @@ def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
         do = "allow it in /etc/sudoers.d, or run pyinfra with --same-sudo-password"
         return None, (Problem("sudo wants a password", "sudo -n refused", "sudo without a password", do),)
     with ctx_host.use(host):
-        state = host_state(host)
+        state = host_state(host, wanted)
     if state is None:
         do = "install python3 (3.8 or newer) and let the user run sudo without a password"
         return None, (Problem("the host cannot be probed", "the message above", "the probe's JSON", do),)
     plan = make(state, wanted, recipe)
     for note in plan.notes:
         logger.info(f"{host.print_prefix}note: {note}")
-    return plan, (*plan.refusals, *plan.unknown)
+    results.store_worksheet(host.name, plan.worksheet)
+    for item in plan.worksheet:
+        if item.answer == "change":
+            logger.info(f"{host.print_prefix}worksheet: {item}")
+    held = lock.held_by_another(state)
+    return plan, (*plan.refusals, *plan.unknown, *([held] if held else []))
 
 
 def _sudo_wants_a_password(host: Host) -> bool:

@@ -11,6 +11,7 @@ from pyinfra.api import FactBase, QuoteString, StringCommand
 from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.host import Host
 
+from ktfleet.config import Workstation
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan.request import request
 
@@ -18,14 +19,21 @@ _CACHE = "ktfleet_state"
 _DO = "see what `sudo python3 -c 'print(1)'` prints there"
 
 
-def probe_arguments() -> tuple[str, ...]:
-    """What the probe has to read for the settings table and the managed files."""
-    wanted = request()
+def probe_arguments(config: Workstation | None = None) -> tuple[str, ...]:
+    """What the probe has to read for the settings table, the managed files and one host's configuration."""
+    wanted = request(config)
     return (
         *("--sysctl", *wanted.sysctl),
         *("--sysfs", *wanted.sysfs),
         *("--file", *wanted.files),
         *("--link", *wanted.links),
+        *("--text", *wanted.texts),
+        *("--mount", *wanted.mounts),
+        *("--unit", *wanted.units),
+        *("--environment", *wanted.environment),
+        *("--package", *wanted.packages),
+        *("--apt", *wanted.apt),
+        *("--journald", *wanted.journald),
         *("--before", wanted.before),
     )
 
@@ -33,10 +41,10 @@ def probe_arguments() -> tuple[str, ...]:
 class ProbedState(FactBase[HostState | None]):
     """Runs the probe on the host and reads its JSON. None when the probe could not run."""
 
-    def command(self) -> StringCommand:
-        """The whole probe as one command: nothing is left on the host."""
+    def command(self, arguments: tuple[str, ...]) -> StringCommand:
+        """The whole probe as one command, with its arguments: nothing is left on the host."""
         source = resources("ktfleet.host").joinpath("probe.py").read_text(encoding="utf-8")
-        return StringCommand("python3", "-I", "-c", QuoteString(source), *map(QuoteString, probe_arguments()))
+        return StringCommand("python3", "-I", "-c", QuoteString(source), *map(QuoteString, arguments))
 
     def process(self, output: list[str]) -> HostState | None:
         """Find the JSON among whatever a shell profile printed."""
@@ -60,11 +68,11 @@ def parse(line: str) -> HostState:
     return state
 
 
-def host_state(host: Host) -> HostState | None:
+def host_state(host: Host, config: Workstation) -> HostState | None:
     """This host's state, probed once and kept until `forget`."""
     if _CACHE not in host.connector_data:
         # A failed probe is a refusal or a verdict of ours, not pyinfra's failure of the host.
-        host.connector_data[_CACHE] = host.get_fact(ProbedState, _ignore_errors=True)
+        host.connector_data[_CACHE] = host.get_fact(ProbedState, probe_arguments(config), _ignore_errors=True)
     state: HostState | None = host.connector_data[_CACHE]
     return state
 

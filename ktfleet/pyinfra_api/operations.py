@@ -11,8 +11,10 @@ from pyinfra.connectors.local import LocalConnector
 
 from ktfleet import results, verdict
 from ktfleet.plan import Plan, command_line
+from ktfleet.plan.busy import busy
 from ktfleet.plan.changes import Change
-from ktfleet.pyinfra_api import reboot
+from ktfleet.pyinfra_api import lock, reboot
+from ktfleet.pyinfra_api import settle as settling
 from ktfleet.pyinfra_api.facts import forget, host_state
 
 Commands = Generator[PyinfraCommand, None, None]
@@ -23,7 +25,7 @@ _BY_HAND = "reboot it, then run this again"
 @operation()
 def apply(plan: Plan, change: Change) -> Commands:
     """Run the commands that `change` finds necessary. None on a converged host."""
-    seen = host_state(host)
+    seen = host_state(host, plan.config)
     if seen is None:
         yield _failure("the host cannot be probed any more: seen no answer, wanted its state; run deploy.py again")
         return
@@ -31,13 +33,33 @@ def apply(plan: Plan, change: Change) -> Commands:
         if state.is_executing:
             forget(host)
             results.store(host.name, "drift", verdict.unfinished())
+            taken = lock.take(host, seen)
+            if taken:
+                yield StringCommand(taken)
         yield StringCommand(command)
+
+
+@operation()
+def settle(plan: Plan) -> Commands:
+    """Wait for a host that is busy with itself: a first boot, a package manager at work."""
+    seen = host_state(host, plan.config)
+    if seen and busy(seen):
+        yield FunctionCommand(settling.wait, (plan,), {})
+
+
+@operation()
+def release() -> Commands:
+    """Give the host's lock back, if this run took it."""
+    if state.is_executing:
+        command = lock.release(host)
+        if command:
+            yield StringCommand(command)
 
 
 @operation()
 def reboot_if_needed(plan: Plan) -> Commands:
     """Reboot once if the next boot has another command line of ours than this one."""
-    seen = host_state(host)
+    seen = host_state(host, plan.config)
     reasons = command_line.reboot_reasons(plan, seen) if seen else ()
     if not seen or not reasons:
         return
@@ -50,7 +72,9 @@ def reboot_if_needed(plan: Plan) -> Commands:
     else:
         arguments = host.current_op_global_arguments
         sudo = bool(arguments and arguments["_sudo"])
-        yield FunctionCommand(reboot.reboot, (seen.kernel.boot_id, reasons, sudo), {})
+        # Somebody may have begun to install packages since the first look.
+        yield FunctionCommand(settling.wait, (plan,), {})
+        yield FunctionCommand(reboot.reboot, (seen.kernel.boot_id, seen.boot.next_kernel, reasons, sudo), {})
         forget(host)
 
 
@@ -61,10 +85,10 @@ def check_drift(plan: Plan) -> Commands:
     While preparing (pyinfra --dry, or before its question), only list what differs.
     """
     if not state.is_executing:
-        _list_differences(verdict.drift(plan, host_state(host)))
+        _list_differences(verdict.drift(plan, host_state(host, plan.config)))
         return
     forget(host)
-    verdicts = verdict.drift(plan, host_state(host))
+    verdicts = verdict.drift(plan, host_state(host, plan.config))
     results.store(host.name, "drift", verdicts)
     for judged in verdicts:
         if judged.result == "skipped":

@@ -13,6 +13,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
 from ktfleet.plan.places import BOOT_UNIT
+from ktfleet.pyinfra_api import lock
 
 LIMIT_S = 900
 """Server boards spend minutes in their power-on self test."""
@@ -27,14 +28,22 @@ _POLL_S = 3
 _REPORT_S = 30
 
 
-def reboot(state: State, host: Host, old_boot_id: str, reasons: tuple[str, ...], sudo: bool) -> bool:
-    """Reboot and wait until another boot id answers. False, with the reason in the log, when none does."""
+def reboot(
+    state: State, host: Host, old_boot_id: str, kernel: str | None, reasons: tuple[str, ...], sudo: bool
+) -> bool:
+    """Reboot and wait until another boot id answers, with the kernel that the boot loader was to start.
+
+    False, with the reason in the log, when none does.
+    """
     logger.info(f"{host.print_prefix}rebooting: {'; '.join(reasons)}")
     # Detached, so that the connection is closed by us and not cut in the middle of an answer.
     host.run_shell_command(StringCommand("(sleep 1; systemctl reboot) >/dev/null 2>&1 &"), _sudo=sudo)
     with _quiet_paramiko():
         if not _wait_for_another_boot(host, old_boot_id):
             return False
+    lock.forget(host)
+    if kernel and not _runs(host, kernel):
+        return False
     # ssh answers before the boot is over. Starting a unit that is being started waits for it; whether its values
     # took is judged by the drift check, from the values.
     host.run_shell_command(StringCommand("timeout", BOOT_UNIT_LIMIT_S, "systemctl", "start", BOOT_UNIT), _sudo=sudo)
@@ -60,6 +69,17 @@ def _wait_for_another_boot(host: Host, old_boot_id: str) -> bool:
             logger.info(f"{host.print_prefix}rebooting: {waited:.0f} s of at most {LIMIT_S} s")
     seen = f"no answer for {waited - answered:.0f} s"
     return _fail(host, "did not come back", seen, "look at its console, then run deploy.py again")
+
+
+def _runs(host: Host, kernel: str) -> bool:
+    ok, output = host.run_shell_command("cat /proc/sys/kernel/osrelease", _timeout=60)
+    seen = output.stdout.strip() if ok else "no answer"
+    if seen == kernel:
+        return True
+    do = "see GRUB_DEFAULT in /etc/default/grub and `grub-editenv list` there, then run deploy.py again"
+    line = f"the host came back on another kernel: seen {seen}, wanted {kernel}; {do}"
+    host.log_styled(line, fg="red", log_func=logger.error)
+    return False
 
 
 def _boot_id(host: Host) -> str | None:

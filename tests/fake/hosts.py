@@ -26,7 +26,8 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 class FakeHost:
     """What a host answers. `state` is what its probe prints, None: nothing. `fails` are commands that fail.
 
-    `boot_ids` is what each later connection finds: a boot id, or None while nothing answers.
+    `says` are other commands' answers. `boot_ids` is what each later connection finds: a boot id, or None while
+    nothing answers.
     """
 
     name: str
@@ -35,6 +36,7 @@ class FakeHost:
     fails: tuple[str, ...] = ()
     reachable: bool = True
     sudo: bool = True
+    says: dict[str, str] = field(default_factory=dict)
     boot_ids: Iterator[str | None] = field(default_factory=lambda: iter(()))
     commands: list[str] = field(default_factory=list)
     probes: int = 0
@@ -49,6 +51,8 @@ class FakeHost:
             return True, ["Welcome"] if self.sudo else ["Welcome", "refused"]
         if command == BOOT_ID:
             return True, [self.boot_id or ""]
+        if command in self.says:
+            return True, [self.says[command]]
         self.commands.append(command)
         return not any(part in command for part in self.fails), []
 

@@ -45,6 +45,22 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reboot, "time", Clock())
 
 
+KERNEL = "cat /proc/sys/kernel/osrelease"
+
+
+@pytest.mark.parametrize(("seen", "good"), [("6.1.0-28", True), ("6.1.0-27", False)])
+def test_a_host_that_comes_back_on_another_kernel_fails(
+    seen: str, good: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = written()
+    state = state.model_copy(update={"boot": state.boot.model_copy(update={"next_kernel": "6.1.0-28"})})
+    fake = FakeHost("ws01", state, boot_ids=iter(["b"]), says={KERNEL: seen})
+    with fleet(fake) as (pyinfra_state, _):
+        assert execute(pyinfra_state, [(kernel.reboot_if_needed, PLAN)]) == good
+    line = "the host came back on another kernel: seen 6.1.0-27, wanted 6.1.0-28; see GRUB_DEFAULT"
+    assert (line in caplog.text) != good
+
+
 def run(state: HostState, boot_ids: Iterable[str | None]) -> tuple[bool, FakeHost]:
     fake = FakeHost("ws01", state, boot_ids=iter(boot_ids))
     with fleet(fake) as (pyinfra_state, _):

@@ -11,7 +11,7 @@ from checks import drift
 from ktfleet import plan, recipes, results
 from ktfleet.config import Workstation
 from ktfleet.plan import Plan
-from ktfleet.plan.places import APT, BEFORE, SYSFS, WRITE_SYSFS
+from ktfleet.plan.places import APT, BEFORE, LOCK, SYSFS, WRITE_SYSFS
 from ktfleet.plan.row import Writer
 from ktfleet.verdict import drift as drift_of
 from tasks import cpu, kernel, memory, power, preflight, service, system
@@ -52,7 +52,8 @@ def test_a_fresh_host_gets_everything_the_record_first() -> None:
     assert any(command.startswith("systemctl -q mask sleep.target") for command in fake.commands)
     assert fake.commands[-1] == "systemctl daemon-reload", "the server's unit is prepared last"
     assert places == sorted(places)
-    assert places[:2] == [0, 1]
+    assert LOCK in fake.commands[0]
+    assert places[:2] == [1, 2]
 
 
 def test_the_state_is_read_again_after_a_change() -> None:

@@ -24,9 +24,9 @@ def test_inventories_write_lists_and_dictionaries() -> None:
 
 @pytest.mark.parametrize(("data", "line"), [
     ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
-                       "wake_latency_us, kernel_command_line; did you mean 'recipe'?"),
+                       "wake_latency_us, data, kernel_command_line; did you mean 'recipe'?"),
     ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
-                   "wake_latency_us, kernel_command_line; remove it"),
+                   "wake_latency_us, data, kernel_command_line; remove it"),
     ({"hugepages": {"polcy": "thp"}}, "ws03: hugepages.polcy: seen an unknown key, wanted one of policy, per_node; "
                                       "did you mean 'policy'?"),
     ({"hugepages": {"policy": "2M"}}, "ws03: hugepages.policy: seen '2M', wanted 'thp', 'hugetlb' or 'off'; "

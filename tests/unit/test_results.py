@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from ktfleet import report, results
+from ktfleet.plan.worksheet import Item
 from ktfleet.problem import Refused
 from ktfleet.verdict import Verdict
 
@@ -68,6 +69,22 @@ def test_a_broken_file_is_one_line_and_does_not_stop_the_next_run(tmp_path: Path
         list(results.load(tmp_path))
     results.store("ws01", "drift", (PASS,), tmp_path)
     assert json.loads((tmp_path / "ws01.json").read_text())["host"] == "ws01"
+
+
+SHEET = (Item("turbo", "change", "off", "on", "BIOS", "enable", "speed"), Item("hyperthreads", "good", "on", "on"))
+
+
+def test_the_worksheet_is_kept_beside_the_checks(tmp_path: Path) -> None:
+    results.store_worksheet("ws01", SHEET, tmp_path)
+    results.store("ws01", "drift", (PASS,), tmp_path)
+    (host,) = results.load(tmp_path)
+    assert (host.worksheet, host.checks["drift"].verdicts) == (SHEET, (PASS,))
+    assert report.all_good([host]), "it stops nothing"
+    console = Console(width=120, record=True, file=StringIO())
+    for table in report.verdict_tables([host]):
+        console.print(table)
+    shown = console.export_text()
+    assert "turbo: seen off, wanted on; BIOS: enable. Worth: speed" in shown
 
 
 def test_nothing_judged_is_not_good(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 
 from ktfleet import plan, recipes
-from ktfleet.config import Hardware, Workstation
-from ktfleet.host.state import OS, Boot, Cpu, HostState, Kernel
-from ktfleet.plan.places import BEFORE
-from tests.states import broken_hosts, workstation
+from ktfleet.config import Hardware, Hugepages, Workstation
+from ktfleet.host.state import OS, Boot, Cpu, HostState, Kernel, Packages, Unit
+from ktfleet.plan.places import BEFORE, SERVER_UNIT
+from ktfleet.plan.storage import LEAST_FREE
+from tests.states import GIB, broken_hosts, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 
@@ -110,6 +111,40 @@ def test_uneven_memory_names_both_sizes() -> None:
         "memory is uneven: seen 188.0 GiB on node 0, 94.0 GiB on node 1, wanted the same on each node; "
         "move DIMMs: as many, of the same size, a socket"
     )
+
+
+def test_a_cgroup_that_starves_the_server() -> None:
+    state = workstation()
+
+    def limited(**limits: str) -> HostState:
+        return state.model_copy(update={"units": {SERVER_UNIT: Unit(active=False, **limits)}})
+
+    (line,) = refused(limited(memory_max=str(64 * GIB)))
+    assert line == (
+        "a cgroup limits the server's memory: seen memory.max 64.0 GiB, wanted at least 129.5 GiB of weights; "
+        "remove MemoryMax= from ktfleet-server.service and system.slice (`systemctl cat` shows them)"
+    )
+    assert "remove MemoryHigh=" in refused(limited(memory_high="1024"))[0]
+    assert refused(limited(memory_max="max", memory_high=str(200 * GIB))) == []
+    assert refused(limited(memory_max=str(64 * GIB)), hugepages=Hugepages(policy="hugetlb")) == [], "a pool is apart"
+    assert refused(limited(cpus="0-19"))[0].startswith("a cgroup hides CPUs from the server: seen cpuset.cpus 0-19")
+
+
+@pytest.mark.parametrize(("packages", "seen"), [
+    (Packages(interrupted=True), "an update in /var/lib/dpkg/updates"),
+    (Packages(unfinished=("linux-image-amd64",)), "linux-image-amd64"),
+    (Packages(unfinished=tuple("abcdefg")), "a, b, c, d, e and 2 more"),
+])  # fmt: skip
+def test_an_interrupted_dpkg(packages: Packages, seen: str) -> None:
+    (line,) = refused(workstation().model_copy(update={"packages": packages}))
+    assert line.startswith(f"dpkg was interrupted: seen {seen}, wanted every package installed or gone; run `sudo dpkg")
+
+
+def test_a_flag_that_the_kernel_hides() -> None:
+    state = workstation()
+    flags = tuple(flag for flag in state.cpu_flags or () if flag != "avx512bw")
+    (line,) = refused(state.model_copy(update={"cpu_flags": flags, "cpu_flags_cpuid": state.cpu_flags}))
+    assert line.startswith("the kernel hides avx512bw: seen CPUID has it, /proc/cpuinfo has not, wanted both; remove")
 
 
 def test_everything_wrong_is_said_at_once() -> None:
@@ -233,6 +268,7 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
         "the CPU flags cannot be read",
         "the boot id cannot be read",
         "the kernel command line cannot be read",
+        *(f"the file system of {path} cannot be read" for path in LEAST_FREE),
     ]
 
 
