@@ -18,7 +18,7 @@ from ktfleet.plan import lock
 from ktfleet.plan.places import LOCK
 from ktfleet.problem import Problem
 
-_HELD = "ktfleet_lock"
+_HELD, _SUDO = "ktfleet_lock", "ktfleet_lock_sudo"
 
 
 def _controller() -> str:
@@ -54,7 +54,9 @@ def take(host: Host, state: HostState) -> str | None:
     if _HELD in host.connector_data:
         return None
     who = lock.holder(getpass.getuser(), _controller(), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
+    arguments = host.current_op_global_arguments
     host.connector_data[_HELD] = who
+    host.connector_data[_SUDO] = bool(arguments and arguments["_sudo"])
     text = state.texts.get(LOCK)
     return lock.take_over(text, who) if text and _dead(text) else lock.take(who)
 
@@ -79,4 +81,4 @@ class ReleaseOnFailure(BaseStateCallback):
         command = release(host)
         if command and host.connected:
             with suppress(Exception):
-                host.run_shell_command(StringCommand(command), _sudo=bool(host.data.get("_sudo")))
+                host.run_shell_command(StringCommand(command), _sudo=host.connector_data[_SUDO])
