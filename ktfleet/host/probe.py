@@ -725,7 +725,7 @@ def parse_hex(text: str) -> str:
     return match[1]
 
 
-def parse_bars(text: str) -> int | None:
+def parse_bars(text: str) -> int:
     """The size of the largest prefetchable memory region of a PCI device's `resource`."""
     rows = re.findall("^0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16})$", text, re.MULTILINE)
     sizes = []
@@ -733,7 +733,9 @@ def parse_bars(text: str) -> int | None:
         start, end, flags = (int(word, 16) for word in row)
         if flags & PREFETCHABLE_MEMORY == PREFETCHABLE_MEMORY and 0 < end - start < 1 << 62:
             sizes.append(end - start + 1)
-    return max(sizes, default=None)
+    if not sizes:
+        raise ReadError("no prefetchable memory region")
+    return max(sizes)
 
 
 def parse_node(text: str) -> int:
@@ -1068,9 +1070,10 @@ class AptOptions:
         self.values[place] = value
 
     def clear(self, name: str) -> None:
-        """Forget an option and everything below it."""
+        """Empty an option and forget everything below it."""
         place = self.path(name)
-        self.values = {path: value for path, value in self.values.items() if path[: len(place)] != place}
+        kept = {path: value for path, value in self.values.items() if path == place or path[: len(place)] != place}
+        self.values = {path: "" if path == place else value for path, value in kept.items()}
 
     def get(self, name: str) -> str:
         """The value of an option, followed by those of its list."""

@@ -8,6 +8,19 @@ from ktfleet.plan import files
 from ktfleet.plan.places import BEFORE, BOOT_UNIT_ENABLED, unit_file
 from ktfleet.plan.settings import READ_TOO, TABLE, Writer
 
+PACKAGES = (
+    "nvidia-*",
+    "libnvidia-*",
+    "linux-modules-nvidia-*",
+    "cuda-*",
+    "irqbalance",
+    "systemd-timesyncd",
+    "chrony",
+    "ntpsec",
+    "unattended-upgrades",
+)
+"""The driver, and what moves interrupts, sets the clock or upgrades by itself."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -18,6 +31,13 @@ class Request:
     files: tuple[str, ...]
     links: tuple[str, ...]
     before: str
+    mounts: tuple[str, ...]
+    units: tuple[str, ...]
+    environment: tuple[str, ...]
+    packages: tuple[str, ...]
+    apt: tuple[str, ...]
+    journald: tuple[str, ...]
+    texts: tuple[str, ...]
 
 
 def request() -> Request:
@@ -32,4 +52,15 @@ def request() -> Request:
         files=files.paths(),
         links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED),
         before=BEFORE,
+        mounts=("/", "/boot", "/etc", "/var", "/usr/local"),
+        units=("ktfleet-server.service", "irqbalance.service"),
+        environment=("GLIBC_TUNABLES", "IRQBALANCE_BANNED_CPULIST"),
+        packages=PACKAGES,
+        apt=(
+            "DPkg::Lock::Timeout",
+            "Unattended-Upgrade::Package-Blacklist",
+            "Unattended-Upgrade::Automatic-Reboot",
+        ),
+        journald=("SystemMaxUse",),
+        texts=("/run/ktfleet/lock",),
     )

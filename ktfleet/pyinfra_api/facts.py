@@ -27,6 +27,13 @@ def probe_arguments() -> tuple[str, ...]:
         *("--file", *wanted.files),
         *("--link", *wanted.links),
         *("--before", wanted.before),
+        *("--mount", *wanted.mounts),
+        *("--unit", *wanted.units),
+        *("--environment", *wanted.environment),
+        *("--package", *wanted.packages),
+        *("--apt", *wanted.apt),
+        *("--journald", *wanted.journald),
+        *("--text", *wanted.texts),
     )
 
 
