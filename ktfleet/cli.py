@@ -20,6 +20,7 @@ from rich.markdown import Markdown
 
 from ktfleet import config, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
+from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
@@ -52,6 +53,8 @@ def probe(
     if not root.is_dir():
         _refuse((Problem("--root", str(root), "a folder with proc/, sys/ and etc/", "check the path"),))
     state = host_probe.collect(root=str(root), **asdict(request()))
+    if root.resolve() == Path("/"):
+        second_opinion.add_cpuid(state)
     print(json.dumps(state))
 
 

@@ -1,6 +1,7 @@
 """Write captured trees (proc/, sys/, etc/, boot/) as the kernel of a 2-socket Xeon would show them.
 
-The defaults are the fleet's workstation under Debian 12: 2x Xeon Gold 6138 with 20 cores, 256 GiB.
+The defaults are the fleet's workstation under Debian 12: 2x Xeon Gold 6138 with 20 cores, 256 GiB in 8 DIMMs on
+4 of 6 channels a socket, an RTX 5090 without its driver, one NVMe disk.
 Core numbers have the gaps of the real chip (0-4, 8-12, 16-20, 24-28), so that nobody counts on 0..19.
 """
 
@@ -61,6 +62,43 @@ submenu 'Advanced options' {{
 	}}
 }}
 """
+
+GPU = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
+"""Where the RTX 5090 of write_tree lies; /sys/bus/pci/devices links to it."""
+MOUNTS = """\
+proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0
+/dev/nvme0n1p2 / ext4 rw,relatime,errors=remount-ro 0 0
+tmpfs /run tmpfs rw,nosuid,nodev,size=26369696k,mode=755 0 0
+/dev/nvme0n1p1 /boot/efi vfat rw,relatime,fmask=0077,dmask=0077 0 0
+/dev/nvme0n1p3 /srv/model\\040files xfs ro,relatime 0 0
+"""
+DPKG_STATUS = """\
+Package: dpkg
+Status: install ok installed
+Architecture: amd64
+Version: 1.21.22
+
+Package: irqbalance
+Status: install ok installed
+Architecture: amd64
+Version: 1.9.2-1
+
+Package: systemd-timesyncd
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 252.38-1~deb12u1
+"""
+MODULES = "nvme 57344 2 - Live 0x0000000000000000\next4 983040 1 - Live 0x0000000000000000\n"
+BARS = """\
+0x00000000b4000000 0x00000000b7ffffff 0x0000000000040200
+0x000038f000000000 0x000038f7ffffffff 0x000000000014220c
+0x0000000000000000 0x0000000000000000 0x0000000000000000
+0x000038f800000000 0x000038f801ffffff 0x000000000014220c
+0x0000000000000000 0x0000000000000000 0x0000000000000000
+0x0000000000005000 0x000000000000507f 0x0000000000040101
+0x00000000b8000000 0x00000000b807ffff 0x0000000000046200
+"""
+"""The `resource` of an RTX 5090 with resizable BAR: 32 GiB."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +228,10 @@ def write_tree(
     put(dir, "/sys/kernel/mm/transparent_hugepage/defrag", thp_defrag + "\n")
     _write_os(dir, *os)
     _write_loader(dir, loader, kernel, cmdline if next_cmdline is None else next_cmdline)
+    _write_idle(dir)
+    _write_dimms(dir, sockets)
+    _write_devices(dir, kernel)
+    _write_software(dir)
     for path, text in (files or {}).items():
         put(dir, path, text)
     return dir
@@ -296,3 +338,103 @@ def _write_loader(root: Path, loader: str | None, kernel: str, cmdline: str) -> 
     elif loader == "systemd-boot":
         put(root, "/boot/efi/loader/loader.conf", "timeout 3\n")
         put(root, "/etc/kernel/cmdline", cmdline + "\n")
+
+
+def _write_idle(root: Path) -> None:
+    put(root, "/sys/devices/system/cpu/cpuidle/current_driver", "intel_idle\n")
+    for number, (name, latency) in enumerate((("POLL", 0), ("C1", 2), ("C1E", 10), ("C6", 133))):
+        folder = f"/sys/devices/system/cpu/cpu0/cpuidle/state{number}"
+        for file, value in (("name", name), ("latency", latency), ("disable", 0)):
+            put(root, f"{folder}/{file}", f"{value}\n")
+    put(root, "/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
+
+
+def _write_dimms(root: Path, sockets: int) -> None:
+    """Per socket two controllers of three channels, two of them with a DIMM."""
+    slots = []
+    for socket in range(sockets):
+        for number in range(6):
+            controller, channel = divmod(number, 3)
+            size = 32 * 1024 if channel < 2 else 0
+            slots.append(smbios_slot(f"P{socket + 1}-DIMM{'ABCDEF'[number]}1", "", size))
+            if size:
+                folder = f"/sys/devices/system/edac/mc/mc{2 * socket + controller}/dimm{2 * channel}"
+                put(root, f"{folder}/dimm_label", f"CPU_SrcID#{socket}_MC#{controller}_Chan#{channel}_DIMM#0\n")
+                put(root, f"{folder}/size", f"{size}\n")
+    put(root, "/sys/firmware/dmi/tables/DMI", smbios(slots))
+    put(root, "/sys/class/dmi/id/sys_vendor", "Supermicro\n")
+
+
+def smbios_slot(label: str, bank: str, mib: int, rated: int = 2666, configured: int = 2666) -> bytes:
+    """One structure of type 17 (memory device)."""
+    fields = bytearray(0x5C)
+    fields[:4] = (17, len(fields), 0, 17)
+    for offset, size, value in (
+        (0x0C, 2, 0x7FFF if mib >= 0x7FFF else mib),
+        (0x10, 1, 1),
+        (0x11, 1, 2 if bank else 0),
+        (0x15, 2, rated if mib else 0),
+        (0x1C, 4, mib if mib >= 0x7FFF else 0),
+        (0x20, 2, configured if mib else 0),
+    ):
+        fields[offset : offset + size] = value.to_bytes(size, "little")
+    return bytes(fields) + b"".join(text.encode() + b"\0" for text in (label, bank) if text) + b"\0"
+
+
+def smbios(slots: Iterable[bytes]) -> bytes:
+    """An SMBIOS table: a processor without strings, the slots, the end."""
+    return bytes((4, 8, 0, 4, 0, 0, 0, 0)) + b"\0\0" + b"".join(slots) + bytes((127, 4, 0, 127)) + b"\0\0"
+
+
+def module(info: Mapping[str, str]) -> bytes:
+    """A kernel module: an ELF file with the section .modinfo."""
+    modinfo = b"".join(f"{key}={value}\0".encode() for key, value in info.items())
+    names = b"\0.shstrtab\0.modinfo\0"
+    start = 64 + len(names) + len(modinfo)
+
+    def section(name: int, offset: int, size: int) -> bytes:
+        return name.to_bytes(4, "little") + bytes(20) + b"".join(n.to_bytes(8, "little") for n in (offset, size))
+
+    sections = ((0, 0, 0), (1, 64, len(names)), (11, 64 + len(names), len(modinfo)))
+    numbers = (0x40, 0, 0, 64, 3, 1)  # Sizes of the headers, how many sections, which one has the names.
+    head = b"\x7fELF\x02\x01".ljust(40, b"\0") + start.to_bytes(8, "little") + bytes(4)
+    head += b"".join(number.to_bytes(2, "little") for number in numbers)
+    return head + names + modinfo + b"".join(section(*each).ljust(64, b"\0") for each in sections)
+
+
+def _write_devices(root: Path, kernel: str) -> None:
+    texts = {"vendor": "0x10de", "device": "0x2b85", "class": "0x030000", "numa_node": "0", "boot_vga": "1"}
+    texts |= {"current_link_width": "16", "max_link_width": "16", "resource": BARS.rstrip()}
+    texts |= {"current_link_speed": "2.5 GT/s PCIe", "max_link_speed": "32.0 GT/s PCIe"}
+    for file, text in texts.items():
+        put(root, f"{GPU}/{file}", text + "\n")
+    nvme = "/sys/devices/pci0000:16/0000:16:00.0/0000:17:00.0"
+    put(root, f"{nvme}/class", "0x010802\n")
+    for device in (GPU, nvme):
+        link(root, f"/sys/bus/pci/devices/{device[-12:]}", "../../.." + device.removeprefix("/sys"))
+    disk = f"{nvme}/nvme/nvme0/nvme0n1"
+    for file, text in (("size", "3907029168"), ("queue/rotational", "0"), ("device/model", "Samsung SSD 990 PRO 2TB ")):
+        put(root, f"{disk}/{file}", text + "\n")
+    link(root, "/sys/block/nvme0n1", ".." + disk.removeprefix("/sys"))
+    put(root, "/proc/modules", MODULES)
+    put(root, f"/lib/modules/{kernel}/modules.dep", "kernel/drivers/nvme/host/nvme.ko: kernel/lib/crc64.ko\n")
+    secure_boot = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    put(root, secure_boot, b"\x06\0\0\0\0")
+
+
+def _write_software(root: Path) -> None:
+    put(root, "/proc/self/mounts", MOUNTS)
+    link(root, "/proc/mounts", "self/mounts")
+    put(root, "/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
+    put(root, "/sys/fs/cgroup/system.slice/memory.max", "max\n")
+    put(root, "/sys/fs/cgroup/system.slice/irqbalance.service/cgroup.procs", "812\n")
+    put(root, "/sys/fs/cgroup/system.slice/irqbalance.service/memory.max", "max\n")
+    put(root, "/proc/812/environ", "PATH=/usr/bin\0TOKEN=secret\0IRQBALANCE_BANNED_CPULIST=2-3\0")
+    put(root, "/var/lib/dpkg/status", DPKG_STATUS)
+    (root / "var/lib/dpkg/updates").mkdir(parents=True, exist_ok=True)
+    put(
+        root,
+        "/etc/apt/apt.conf.d/70debconf",
+        'DPkg::Pre-Install-Pkgs {"/usr/sbin/dpkg-preconfigure --apt || true";};\n',
+    )
+    put(root, "/etc/systemd/journald.conf", "[Journal]\n#SystemMaxUse=\n")

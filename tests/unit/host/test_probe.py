@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktfleet.host import probe
-from ktfleet.host.state import SCHEMA, HostState
-from tests.trees import CMDLINE, CPU_FLAGS, CPU_MODEL, SYSCTL, Numbering, cpulist, link, pus, put, write_tree
+from ktfleet.host.state import SCHEMA, HostState, Mount, Unit
+from ktfleet.plan.request import request
+from ktfleet.pyinfra_api.facts import probe_arguments
+from tests.trees import CMDLINE, CPU_FLAGS, CPU_MODEL, SYSCTL, Numbering, cpulist, link, module, pus, put, write_tree
+from tests.unit.host.probed import MEMORY, NOT_RECORDED, SMALL, state
 
 SOURCE = Path(probe.__file__).read_text()
 CPU = "/sys/devices/system/cpu"
 NODE = "/sys/devices/system/node"
 OUT = "leads out of the captured tree"
 GOVERNORS = f"{CPU}/cpu*/cpufreq/scaling_governor"
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-SMALL: dict[str, Any] = {"cores": 2}
-"""8 CPUs: what most tests need, and quick to write."""
-
-
-def state(root: Path, **asked: Any) -> HostState:
-    """What the plan gets to see."""
-    return HostState.model_validate_json(json.dumps(probe.collect(str(root), **asked)))
 
 
 def nulls(record: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
@@ -59,6 +56,7 @@ def nulls(record: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
         ("boot.next_cmdline", boot["next_cmdline"], {"boot.next_cmdline", *probe.GRUB_CFG}),
         *((path, digest, {path}) for path, digest in record["files"].items()),
     ]
+    singles += _more_singles(record)
     for cpu in record["cpus"]:
         topology = f"{CPU}/cpu{cpu['cpu']}/topology"
         singles += [
@@ -82,29 +80,38 @@ def nulls(record: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
     return ((name, keys) for name, value, keys in singles if value is None)
 
 
+def _more_singles(record: dict[str, Any]) -> Iterator[tuple[str, Any, set[str]]]:
+    """Idle states, memory, devices, services, packages."""
+    boot, below = record["boot"], lambda folder: {key for key in record["unreadable"] if key.startswith(folder)}
+    for name in ("cpu_flags_cpuid", "cpu_dma_latency_us", "clock_synchronised", "dimms"):
+        yield name, record[name], {name}
+    for name, path in (("swaps", "/proc/swaps"), ("modules", "/proc/modules")):
+        yield name, record[name], {path}
+    yield "boot.next_kernel", boot["next_kernel"], {"boot.next_kernel", *probe.GRUB_CFG}
+    yield "boot.efi", boot["efi"], {probe.EFI}
+    yield "boot.secure_boot", boot["secure_boot"], {probe.EFI, probe.SECURE_BOOT}
+    yield "idle_driver", record["idle_driver"], {f"{CPU}/cpuidle/current_driver"}
+    yield "idle_states", record["idle_states"] or None, {"idle_states"} | below(f"{CPU}/cpu0/cpuidle/")
+    yield "interrupted", record["packages"]["interrupted"], {probe.DPKG + "/updates"}
+    yield "cloud_init", record["cloud_init"], {probe.CLOUD_INIT} | below(probe.CLOUD_INIT)
+    for dimm in record["dimms"] or ():
+        yield "dimm.size", dimm["size"], below(probe.EDAC)
+        yield "dimm.rated_mts", dimm["rated_mts"], {"dimms.speed"}
+    for display in record["displays"]:
+        for name, value in display.items():
+            yield name, True if name == "driver" else value, below(f"{probe.PCI}/{display['address']}/")
+    for disk in record["disks"]:
+        yield "disk.size", disk["size"], {f"{probe.BLOCK}/{disk['name']}/size"}
+        yield "rotational", disk["rotational"], {f"{probe.BLOCK}/{disk['name']}/queue/rotational"}
+    for mount in record["mounts"].values():
+        yield "mount.size", mount["size"], {"mounts", mount["mount"]}
+    for path, text in record["texts"].items():
+        yield path, text, {path}
+
+
 def unexplained(record: dict[str, Any]) -> list[str]:
     """Fields without a value for which `unreadable` holds no reason."""
     return [name for name, keys in nulls(record) if not keys & set(record["unreadable"])]
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """Replaces pytest's: in memory, as a tree is hundreds of small files."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def workstation() -> Iterator[Path]:
-    """The default tree: 80 CPUs. Only read it."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        yield write_tree(Path(folder))
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A small tree to break."""
-    return write_tree(tmp_path, **SMALL)
 
 
 def test_a_workstation_is_read_completely(workstation: Path) -> None:
@@ -119,8 +126,11 @@ def test_a_workstation_is_read_completely(workstation: Path) -> None:
     assert (seen.mem_total, seen.mem_available) == (256 << 30, 2 * (131072 * 95 // 100) << 20)
     assert seen.cpufreq_driver == "intel_pstate"
     assert (seen.boot.loader, seen.boot.next_cmdline) == ("grub", CMDLINE)
+    assert seen.boot.next_kernel == seen.kernel.release
+    assert (seen.boot.efi, seen.boot.secure_boot) == (True, False)
     assert [cpu.cpu for cpu in seen.cpus] == list(range(80))
-    assert seen.unreadable == dict.fromkeys(("glibc", "python"), "captured tree: not recorded")
+    why = dict.fromkeys(NOT_RECORDED, "captured tree: not recorded")
+    assert seen.unreadable == {**why, "cpu_flags_cpuid": "the probe does not ask CPUID"}
 
 
 def test_default_flags_are_those_of_a_gold_6138() -> None:
@@ -132,12 +142,15 @@ def test_default_flags_are_those_of_a_gold_6138() -> None:
 
 def test_keys_are_exactly_those_of_the_state(workstation: Path) -> None:
     """By alias, at every level."""
-    record = probe.collect(str(workstation))
+    asked = {"mounts": ["/"], "units": ["irqbalance.service"]}
+    record = probe.collect(str(workstation), **asked)
+    for part, model in (("mounts", Mount), ("units", Unit)):
+        assert {tuple(value) for value in record[part].values()} == {tuple(model.model_fields)}
     fields = HostState.model_fields
     assert set(record) == {field.alias or name for name, field in fields.items()}
-    for part in ("os", "kernel", "boot"):
+    for part in ("os", "kernel", "boot", "nvidia", "packages"):
         assert set(record[part]) == set(getattr(state(workstation), part).model_dump())
-    for part in ("cpus", "nodes"):
+    for part in ("cpus", "nodes", "idle_states", "dimms", "displays", "disks"):
         assert set(record[part][0]) == set(getattr(state(workstation), part)[0].model_dump())
 
 
@@ -216,7 +229,7 @@ def test_offline_cpus_are_left_out(tmp_path: Path) -> None:
     seen = state(write_tree(tmp_path, **SMALL, offline={5, 6}))
     assert [cpu.cpu for cpu in seen.cpus] == [0, 1, 2, 3, 4, 7]
     assert seen.cpus[1].siblings == (1,)
-    assert set(seen.unreadable) == {"glibc", "python"}
+    assert set(seen.unreadable) == {*NOT_RECORDED, "cpu_flags_cpuid"}
 
 
 def test_siblings_may_name_offline_cpus(tree: Path) -> None:
@@ -280,7 +293,7 @@ def test_an_empty_tree_is_explained(tmp_path: Path) -> None:
         record = probe.collect(str(root), files=["/etc/passwd"])
         assert unexplained(record) == []
         assert HostState.model_validate(record).cpus == ()
-        assert sum(1 for _ in nulls(record)) == 18
+        assert sum(1 for _ in nulls(record)) == 28
 
 
 @pytest.mark.parametrize(
@@ -638,6 +651,12 @@ def test_symlinks_are_read_and_not_followed(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_program_takes_every_argument(workstation: Path) -> None:
+    """As pyinfra sends them."""
+    done = run("--root", str(workstation), *probe_arguments())
+    assert json.loads(done.stdout) == probe.collect(str(workstation), **asdict(request()))
+
+
 def test_the_program_prints_one_line(workstation: Path) -> None:
     """The same as `collect`, in a C locale too."""
     asked = ["--sysctl", "vm.swappiness", "vm.no", "--sysfs", GOVERNORS, "--file", "/etc/default/grub"]
@@ -705,7 +724,8 @@ def test_the_source_is_python_3_8_and_needs_only_the_standard_library() -> None:
     names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names - {"subprocess"}
-    assert len(SOURCE) < 64 * 1024, "one argument of a command holds 128 KiB at most"
+    # sh -c 'sudo sh -c "python3 -c ..."': quoted up to three times on its way.
+    assert len(shlex.quote(shlex.quote(shlex.quote(SOURCE)))) < 96 * 1024, "one argument holds 128 KiB at most"
 
 
 # Any tree.
@@ -731,6 +751,12 @@ def test_parsers_refuse_in_one_way_only(listing: str, text: str) -> None:
     """A value or ReadError: `Reader` knows no other."""
     parsers: list[Callable[[str], object]] = [
         *(probe.parse_cpulist, probe.parse_int, probe.parse_ints, probe.parse_line, probe.parse_before),
+        *(probe.parse_count, probe.parse_flag, probe.parse_hex, probe.parse_bars, probe.parse_node),
+        *(probe.parse_swaps, probe.parse_mounts, probe.parse_modules, probe.parse_journald, probe.parse_cloud_result),
+        lambda line: probe.parse_grub_kernel("linux " + line),
+        lambda line: probe.parse_smbios(line.encode()),
+        lambda line: probe.parse_dpkg(b"Package: " + line.encode(), ["*"]),
+        lambda line: probe.parse_apt_conf(line, probe.AptOptions()),
         lambda line: probe.parse_os_release("ID=" + line, "ID"),
         lambda line: probe.parse_grub_cfg("linux /x " + line),
         lambda line: probe.parse_kib("MemTotal:" + line, "MemTotal"),
@@ -762,6 +788,26 @@ def garble(root: Path, path: str, kind: str, junk: bytes) -> None:
     actions[kind]()
 
 
+ASKED: dict[str, Any] = {
+    **asdict(request()),
+    "sysctl": list(SYSCTL),
+    "sysfs": ["/sys/devices/*/cpu/cpu*/*/*"],
+    "files": ["/proc/cmdline"],
+    "links": [],
+    "before": RECORD,
+    "texts": ["/proc/cmdline"],
+}
+EVERYTHING: dict[str, str | bytes] = {
+    RECORD: "{}",
+    "/lib/modules/6.1.0-28-amd64/modules.dep": "updates/dkms/nvidia.ko:\n",
+    "/lib/modules/6.1.0-28-amd64/updates/dkms/nvidia.ko": module({"version": "570.86.15", "license": "Dual MIT/GPL"}),
+    "/run/cloud-init/result.json": '{"v1": {"errors": []}}',
+    "/run/reboot-required.pkgs": "linux-base\n",
+    "/etc/systemd/journald.conf.d/size.conf": "[Journal]\nSystemMaxUse=1G\n",
+    "/etc/apt/apt.conf": 'DPkg::Lock::Timeout "60";\n',
+    "/var/lib/dpkg/updates/0001": "",
+}
+"""What a fresh workstation has not: so that it can be broken, too."""
 SHAPE: list[str] = []
 """Every path of the small tree, folders too: filled by the first example."""
 KINDS = ["missing", "junk", "folder", "fifo", "loop", "outside", "parent"]
@@ -774,13 +820,14 @@ CHANGES = st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(KINDS), JUN
 def test_any_broken_tree_is_read_and_explained(changes: list[tuple[int, str, bytes]]) -> None:
     """One line of ASCII that is a state, and a reason for every gap."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        root = write_tree(Path(folder), cores=1, files={RECORD: "{}"})
+        root = write_tree(Path(folder), cores=1, files=EVERYTHING)
         SHAPE[:] = SHAPE or sorted(str(path.relative_to(root)) for path in root.rglob("*"))
         for index, kind, junk in changes:
             garble(root, SHAPE[index % len(SHAPE)], kind, junk)
-        record = probe.collect(str(root), list(SYSCTL), ["/sys/devices/*/cpu/cpu*/*/*"], ["/proc/cmdline"], RECORD)
-    line = json.dumps(record)
+        record = probe.collect(str(root), **ASKED)
+    line = json.dumps(record, allow_nan=False)
     assert line.isascii()
     assert "root:x:" not in line
+    assert "secret" not in line
     HostState.model_validate_json(line)
     assert unexplained(record) == []
