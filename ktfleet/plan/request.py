@@ -22,19 +22,6 @@ from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
 PACKAGES = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "cuda-*")
 """Patterns of package names whose versions are told."""
 
-PACKAGES = (
-    "nvidia-*",
-    "libnvidia-*",
-    "linux-modules-nvidia-*",
-    "cuda-*",
-    "irqbalance",
-    "systemd-timesyncd",
-    "chrony",
-    "ntpsec",
-    "unattended-upgrades",
-)
-"""The driver, and what moves interrupts, sets the clock or upgrades by itself."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -52,13 +39,6 @@ class Request:
     apt: tuple[str, ...]
     journald: tuple[str, ...]
     before: str
-    mounts: tuple[str, ...]
-    units: tuple[str, ...]
-    environment: tuple[str, ...]
-    packages: tuple[str, ...]
-    apt: tuple[str, ...]
-    journald: tuple[str, ...]
-    texts: tuple[str, ...]
 
 
 def request(config: Workstation | None = None) -> Request:
@@ -80,15 +60,4 @@ def request(config: Workstation | None = None) -> Request:
         apt=keys(Writer.APT),
         journald=keys(Writer.JOURNALD),
         before=BEFORE,
-        mounts=("/", "/boot", "/etc", "/var", "/usr/local"),
-        units=("ktfleet-server.service", "irqbalance.service"),
-        environment=("GLIBC_TUNABLES", "IRQBALANCE_BANNED_CPULIST"),
-        packages=PACKAGES,
-        apt=(
-            "DPkg::Lock::Timeout",
-            "Unattended-Upgrade::Package-Blacklist",
-            "Unattended-Upgrade::Automatic-Reboot",
-        ),
-        journald=("SystemMaxUse",),
-        texts=("/run/ktfleet/lock",),
     )

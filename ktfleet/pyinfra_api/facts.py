@@ -35,13 +35,6 @@ def probe_arguments(config: Workstation | None = None) -> tuple[str, ...]:
         *("--apt", *wanted.apt),
         *("--journald", *wanted.journald),
         *("--before", wanted.before),
-        *("--mount", *wanted.mounts),
-        *("--unit", *wanted.units),
-        *("--environment", *wanted.environment),
-        *("--package", *wanted.packages),
-        *("--apt", *wanted.apt),
-        *("--journald", *wanted.journald),
-        *("--text", *wanted.texts),
     )
 
 
