@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktfleet.host import probe
+from ktfleet.pyinfra_api.facts import probe_arguments
 from tests.trees import write_tree
 
 RUNS = 20
@@ -35,7 +36,8 @@ def main() -> None:
         tree = write_tree(Path(folder))
         source = Path(probe.__file__).read_text()
         commands = {
-            "probe, 80 CPUs": [sys.executable, "-I", "-c", source, "--root", str(tree)],
+            "probe, 80 CPUs": [sys.executable, "-I", "-c", source, "--root", str(tree), *probe_arguments()],
+            "probe, this machine": [sys.executable, "-I", "-c", source, *probe_arguments()],
             "bare interpreter": [sys.executable, "-I", "-c", "pass"],
         }
         for name, command in commands.items():

@@ -79,6 +79,7 @@ MOUNTS = ("/proc/self/mounts", "/proc/mounts")
 CGROUP = "/sys/fs/cgroup"
 SLICE = CGROUP + "/system.slice"
 DPKG = "/var/lib/dpkg"
+DPKG_HEAD = re.compile(rb"Package: (\S+)\n(?:.+\n)*?Status: \S+ \S+ (\S+)")
 UNFINISHED = (b"half-installed", b"half-configured", b"unpacked")
 INSTALLED = (b"installed", b"triggers-awaited", b"triggers-pending")
 LOCKS = (
@@ -991,21 +992,21 @@ def read_packages(reader: Reader, patterns: Sequence[str]) -> dict[str, Any]:
 
 def parse_dpkg(status: bytes, patterns: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Versions of the installed packages that match, and the packages that are half installed."""
-    asked = re.compile("|".join(map(fnmatch.translate, patterns)) or "(?!)")
+    asked = re.compile(("|".join(map(fnmatch.translate, patterns)) or "(?!)").encode("utf-8", "replace"))
     # The file has megabytes: only the paragraphs that matter are decoded.
     chosen, unfinished, native = [], set(), ""
     for paragraph in status.split(b"\n\n"):
-        if not paragraph.startswith(b"Package: "):
+        match = DPKG_HEAD.match(paragraph)
+        if not match:
             continue
-        name = paragraph[9:].split(b"\n", 1)[0].decode("utf-8", "replace").strip()
-        if name == "dpkg":
+        name, condition = match.groups()
+        if name == b"dpkg":
             native = _field(paragraph, b"Architecture")
-        state = paragraph.find(b"\nStatus: ")
-        words = paragraph[state + 9 :].split(b"\n", 1)[0].split() if state >= 0 else []
-        if words and words[-1] in UNFINISHED:
-            unfinished.add(name)
-        elif words and words[-1] in INSTALLED and asked.match(name):
-            chosen.append((name, _field(paragraph, b"Architecture"), _field(paragraph, b"Version")))
+        if condition in UNFINISHED:
+            unfinished.add(name.decode("utf-8", "replace"))
+        elif condition in INSTALLED and asked.match(name):
+            fields = (_field(paragraph, field) for field in (b"Architecture", b"Version"))
+            chosen.append((name.decode("utf-8", "replace"), *fields))
     # The same package of two architectures: the other one is named as dpkg names it.
     return {
         name if kind in ("all", native or kind) else name + ":" + kind: version for name, kind, version in chosen

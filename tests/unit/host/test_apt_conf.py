@@ -97,7 +97,8 @@ def test_apt_reads_the_same(tmp_path: Path, text: str) -> None:
 
 STATEMENTS = st.sampled_from(
     ['X::A "1";', "x::a 2;\n", 'X::L { "x"; "y z"; };', 'X::L:: "z";\n', "#clear X::A;", "#clear X::L;\n", "X { B {",
-     "}; };", 'A "3"; ', "X::C\n", '"v" "w"; ', "// X::D 4;\n", "# } \n", "/* X::E 5;\n", "*/", 'X::F "/*6*/";', "X::%41 7;"]
+     "}; };", 'A "3"; ', "X::C\n", '"v" "w"; ', "// X::D 4;\n", "# } \n", "/* X::E 5;\n",
+     "*/", 'X::F "/*6*/";', "X::%41 7;"]
 )  # fmt: skip
 PIECES = st.sampled_from(
     ["X", "X::B::", "::", '"', "word", "{", "}", "};", ";", " ", "\n", "//", "/*", "*/", "#", "[", "]", "\t"]

@@ -96,7 +96,8 @@ def _more_singles(record: dict[str, Any]) -> Iterator[tuple[str, Any, set[str]]]
     yield "cloud_init", record["cloud_init"], {probe.CLOUD_INIT} | below(probe.CLOUD_INIT)
     for dimm in record["dimms"] or ():
         yield "dimm.size", dimm["size"], below(probe.EDAC)
-        yield "dimm.rated_mts", dimm["rated_mts"], {"dimms.speed"}
+        # An empty slot has no speed.
+        yield "dimm.rated_mts", dimm["rated_mts"] if dimm["size"] else True, {"dimms.speed"}
     for display in record["displays"]:
         for name, value in display.items():
             yield name, True if name == "driver" else value, below(f"{probe.PCI}/{display['address']}/")
