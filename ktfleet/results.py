@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -107,8 +108,9 @@ def _host(data: dict[str, Any]) -> HostResults:
     return HostResults(data["host"], checks, worksheet)
 
 
+@cache
 def _commit() -> str:
-    """This checkout's commit, with "+" when it has changes; "unknown" outside a checkout."""
+    """This checkout's commit, with "+" when it has changes; "unknown" outside a checkout. Asked once a process."""
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)

@@ -1,5 +1,6 @@
-"""Runs in which nothing was done must not end well."""
+"""What config.py arranges: runs in which nothing was done do not end well, and bytecode is kept."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,3 +36,11 @@ def test_zero_hosts_fail(arguments: tuple[str, ...]) -> None:
 
 def test_looking_at_the_inventory_needs_no_host() -> None:
     assert pyinfra("inventory/ws.py", "debug-inventory").returncode == 0
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_bytecode_is_kept_unless_the_user_forbids_it(tmp_path: Path, forbidden: bool) -> None:
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1" if forbidden else ""
+    subprocess.run([PYINFRA, "inventory/ws.py", "debug-inventory"], cwd=ROOT, env=environment, check=True)
+    assert bool(list(tmp_path.rglob("guard.*.pyc"))) is not forbidden

@@ -1,5 +1,6 @@
 import json
 import re
+import subprocess
 from io import StringIO
 from pathlib import Path
 
@@ -108,3 +109,19 @@ def test_only_good_verdicts_are_good(tmp_path: Path) -> None:
     for result, good in (("pass", True), ("skipped", True), ("fail", False), ("inconclusive", False)):
         results.store("ws01", "drift", (PASS, Verdict("x", result, "", "", "")), tmp_path)
         assert report.all_good(results.load(tmp_path)) == good
+
+
+def test_git_is_asked_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, "abc\n")
+
+    monkeypatch.setattr(results.subprocess, "run", run)
+    results._commit.cache_clear()
+    for host in ("ws01", "ws02"):
+        results.store(host, "drift", (), tmp_path)
+    results._commit.cache_clear()
+    assert [found.checks["drift"].commit for found in results.load(tmp_path)] == ["abc", "abc"]
+    assert len(asked) == 1
