@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ktfleet.host import probe
+from ktfleet.host import bundle
 from ktfleet.pyinfra_api.facts import probe_arguments
 from tests.trees import write_tree
 
@@ -34,7 +34,7 @@ def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
         tree = write_tree(Path(folder))
-        source = Path(probe.__file__).read_text()
+        source = bundle.source()
         commands = {
             "probe, 80 CPUs": [sys.executable, "-I", "-c", source, "--root", str(tree), *probe_arguments()],
             "probe, this machine": [sys.executable, "-I", "-c", source, *probe_arguments()],

@@ -44,7 +44,7 @@ from rich.table import Table
 
 from bench import sshd
 from ktfleet import config, plan, recipes, results, verdict
-from ktfleet.host import probe
+from ktfleet.host import bundle, probe
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan
 from ktfleet.plan.files import paths, render
@@ -56,6 +56,9 @@ from ktfleet.pyinfra_api.facts import probe_arguments
 from tests.trees import link, put, write_tree
 
 ROOT = Path(__file__).parents[1]
+IRQBALANCE_PROCESS = "/proc/812/environ"
+"""Of the process that tests/trees.py shows."""
+
 NAME = "ws01"
 RUNS = 7
 TARGET_S, TARGET_TRIPS = 2.0, 12
@@ -168,8 +171,11 @@ def converged_tree(folder: Path) -> Plan:
                 put(folder, path, setting.wanted + "\n")
         elif setting.row.writer is Writer.MASK:
             link(folder, unit_file(setting.key), "/dev/null")
+        elif setting.row.writer is Writer.IRQBALANCE:
+            put(folder, IRQBALANCE_PROCESS, f"{setting.key}={setting.wanted}\0")
     link(folder, BOOT_UNIT_ENABLED, BOOT_UNIT_PATH)
-    put(folder, BEFORE, json.dumps({setting.key: {} for setting in made.settings}) + "\n")
+    record = {**{setting.key: {} for setting in made.settings}, "files": dict.fromkeys(paths())}
+    put(folder, BEFORE, json.dumps(record) + "\n")
     bad = [
         *made.refusals,
         *made.unknown,
@@ -340,7 +346,7 @@ def _wrong(what: str, seen: str, wanted: str, do: str) -> Refused:
 def _parts(folder: Path, inventory: str) -> dict[str, tuple[str, ...]]:
     """What a run of ktfleet consists of, each by itself."""
     group_data = "--group-data", str(ROOT / "inventory/group_data")
-    source = Path(probe.__file__).read_text()
+    source = bundle.source()
     return {
         "interpreter and import of pyinfra (pyinfra --version)": (PYINFRA, "--version"),
         "the same and import of ktfleet": (sys.executable, "-c", _IMPORTS),

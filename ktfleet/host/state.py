@@ -98,8 +98,8 @@ class IdleState(Frozen):
 class Dimm(Frozen):
     """One DIMM slot, from the edac labels or else the SMBIOS table.
 
-    `label` is the firmware's own. `socket` counts from 0, `channel` is the channel's name within its socket ("0",
-    "A"); both None when the label has no known form. `size` in bytes, 0: an empty slot. Speeds in MT/s.
+    `label` is the firmware's own. `socket` counts from 0, `channel` is the channel's name within its socket ("0.1",
+    "A"); each None when the label does not tell it. `size` in bytes, 0: an empty slot. Speeds in MT/s.
     """
 
     label: str

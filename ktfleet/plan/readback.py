@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from ktfleet.host.probe import MISSING, NO_MATCH, NOT_A_LINK
+from ktfleet.host.probe.reader import NO_MATCH
+from ktfleet.host.probe.values import MISSING, NOT_A_LINK
 from ktfleet.host.state import HostState
 from ktfleet.plan.command_line import parameter
 from ktfleet.plan.places import COMPACTED, IRQBALANCE_UNIT, SERVER_UNIT, TIME_SERVICES, unit_file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files as resources
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.host import Host
 
 from ktfleet.config import Workstation
+from ktfleet.host import bundle
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan.request import request
 
@@ -43,8 +43,7 @@ class ProbedState(FactBase[HostState | None]):
 
     def command(self, arguments: tuple[str, ...]) -> StringCommand:
         """The whole probe as one command, with its arguments: nothing is left on the host."""
-        source = resources("ktfleet.host").joinpath("probe.py").read_text(encoding="utf-8")
-        return StringCommand("python3", "-I", "-c", QuoteString(source), *map(QuoteString, arguments))
+        return StringCommand("python3", "-I", "-c", QuoteString(bundle.source()), *map(QuoteString, arguments))
 
     def process(self, output: list[str]) -> HostState | None:
         """Find the JSON among whatever a shell profile printed."""

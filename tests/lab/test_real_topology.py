@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ktfleet.host import probe
+from ktfleet.host import bundle
 from tests.lab.conftest import Boot
 from tests.lab.topology import REAL
 
@@ -22,7 +22,7 @@ def test_80_cpus_are_40_workers_in_2_pools(boot: Boot, tmp_path: Path) -> None:
     machine = boot(REAL)
     command = machine.ssh_command("sudo python3 -I -")
     state = tmp_path / "state.json"
-    probed = subprocess.run(command, input=Path(probe.__file__).read_text(), capture_output=True, text=True, check=True)
+    probed = subprocess.run(command, input=bundle.source(), capture_output=True, text=True, check=True)
     state.write_text(probed.stdout)
     planned = subprocess.run(
         [KTFLEET, "plan", "--state", state, "--recipe", "tests/lab/recipe.toml", "--json"],

@@ -17,6 +17,7 @@ from ktfleet.host.state import HostState
 from ktfleet.plan.request import request
 from tests.trees import CPU_FLAGS, put, write_tree
 
+UNIT = "/sys/fs/cgroup/system.slice/ktfleet-server.service"
 CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
 
 
@@ -80,7 +81,19 @@ HOSTS = (
     Odd("siblings that disagree", {}, file(f"/{CPU}/cpu3/topology/thread_siblings_list", "3\n"),
         refusals=("the sibling lists disagree: seen CPU ", "wrong number of physical cores on socket 0: seen 21")),
     Odd("a crashed capture", {}, removed("proc", "sys", "etc", "usr"), cpuinfer=0,
-        unknown=("the distribution", "the CPUs", "the NUMA nodes", "the CPU flags", "the boot id", "the kernel")),
+        unknown=("the distribution", "the CPUs", "the NUMA nodes", "the CPU flags", "the boot id", "the kernel",
+                 *["the file system of"] * 5)),
+    Odd("a read-only root", {"files": {"/proc/self/mounts": "/dev/sda1 / ext4 ro,relatime 0 0\n"}},
+        refusals=("the file system of /, /boot, /etc, /usr/local, /var is read-only: seen /dev/sda1 mounted ro on /",)),
+    Odd("an interrupted dpkg", {"files": {"/var/lib/dpkg/updates/0003": ""}}, refusals=("dpkg was interrupted",)),
+    Odd("a half configured kernel",
+        {"files": {"/var/lib/dpkg/status": "Package: linux-image-amd64\nStatus: install ok half-configured\n"}},
+        refusals=("dpkg was interrupted: seen linux-image-amd64",)),
+    Odd("a limited server", {"files": {f"{UNIT}/cgroup.procs": "77\n", f"{UNIT}/memory.max": "68719476736\n"}},
+        refusals=("a cgroup limits the server's memory: seen memory.max 64.0 GiB, wanted at least 129.5 GiB",)),
+    Odd("no mounts in the capture", {}, removed("proc/self/mounts", "proc/mounts"),
+        unknown=("the file system of",) * 5),
+    Odd("slots with labels that nobody knows", {}, removed("sys/devices/system/edac")),
 )  # fmt: skip
 
 

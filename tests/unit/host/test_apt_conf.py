@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktfleet.host import probe
+from ktfleet.host.probe import apt_conf, values
 from tests.trees import put
 from tests.unit.host.probed import state
 
@@ -34,11 +34,11 @@ def apt_dump(folder: Path) -> tuple[bool, list[tuple[str, str]]]:
 
 def our_dump(text: str) -> tuple[bool, list[tuple[str, str]]]:
     """The same of one file by the probe's parser, in the order of apt's tree."""
-    options = probe.AptOptions()
+    options = apt_conf.AptOptions()
     good = True
     try:
-        probe.parse_apt_conf(text, options)
-    except probe.ReadError:
+        apt_conf.parse_apt_conf(text, options)
+    except values.ReadError:
         good = False
     children: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for path in options.values:

@@ -21,14 +21,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ktfleet.host import probe
+from ktfleet.host import bundle, probe
+from ktfleet.host.probe import (
+    apt_conf,
+    asked,
+    boot,
+    cpus,
+    devices,
+    dimms,
+    nvidia,
+    packages,
+    reader,
+    storage,
+    units,
+    values,
+)
 from ktfleet.host.state import SCHEMA, HostState, Mount, Unit
 from ktfleet.plan.request import request
 from ktfleet.pyinfra_api.facts import probe_arguments
 from tests.trees import CMDLINE, CPU_FLAGS, CPU_MODEL, SYSCTL, Numbering, cpulist, link, module, pus, put, write_tree
 from tests.unit.host.probed import MEMORY, NOT_RECORDED, SMALL, state
 
-SOURCE = Path(probe.__file__).read_text()
+SOURCE = bundle.source()
+FOLDER = Path(probe.__file__).parent
 CPU = "/sys/devices/system/cpu"
 NODE = "/sys/devices/system/node"
 OUT = "leads out of the captured tree"
@@ -37,9 +52,9 @@ GOVERNORS = f"{CPU}/cpu*/cpufreq/scaling_governor"
 
 def nulls(record: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
     """Every field without a value, and the keys of `unreadable` that may explain it."""
-    kernel, boot = record["kernel"], record["boot"]
+    kernel, booted = record["kernel"], record["boot"]
     singles: list[tuple[str, Any, set[str]]] = [
-        *((f"os.{name}", value, {"os", *probe.OS_RELEASE}) for name, value in record["os"].items()),
+        *((f"os.{name}", value, {"os", *boot.OS_RELEASE}) for name, value in record["os"].items()),
         ("kernel.release", kernel["release"], {"/proc/sys/kernel/osrelease"}),
         ("kernel.boot_id", kernel["boot_id"], {"/proc/sys/kernel/random/boot_id"}),
         ("kernel.cmdline", kernel["cmdline"], {"/proc/cmdline"}),
@@ -52,8 +67,8 @@ def nulls(record: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
         ("cpufreq_driver", record["cpufreq_driver"], {f"{CPU}/cpu0/cpufreq/scaling_driver"}),
         ("glibc", record["glibc"], {"glibc"}),
         ("python", record["python"], {"python"}),
-        ("boot.loader", boot["loader"], {"boot.loader"}),
-        ("boot.next_cmdline", boot["next_cmdline"], {"boot.next_cmdline", *probe.GRUB_CFG}),
+        ("boot.loader", booted["loader"], {"boot.loader"}),
+        ("boot.next_cmdline", booted["next_cmdline"], {"boot.next_cmdline", *boot.GRUB_CFG}),
         *((path, digest, {path}) for path, digest in record["files"].items()),
     ]
     singles += _more_singles(record)
@@ -82,28 +97,28 @@ def nulls(record: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
 
 def _more_singles(record: dict[str, Any]) -> Iterator[tuple[str, Any, set[str]]]:
     """Idle states, memory, devices, services, packages."""
-    boot, below = record["boot"], lambda folder: {key for key in record["unreadable"] if key.startswith(folder)}
+    booted, below = record["boot"], lambda folder: {key for key in record["unreadable"] if key.startswith(folder)}
     for name in ("cpu_flags_cpuid", "cpu_dma_latency_us", "clock_synchronised", "dimms"):
         yield name, record[name], {name}
     for name, path in (("swaps", "/proc/swaps"), ("modules", "/proc/modules")):
         yield name, record[name], {path}
-    yield "boot.next_kernel", boot["next_kernel"], {"boot.next_kernel", *probe.GRUB_CFG}
-    yield "boot.efi", boot["efi"], {probe.EFI}
-    yield "boot.secure_boot", boot["secure_boot"], {probe.EFI, probe.SECURE_BOOT}
+    yield "boot.next_kernel", booted["next_kernel"], {"boot.next_kernel", *boot.GRUB_CFG}
+    yield "boot.efi", booted["efi"], {boot.EFI}
+    yield "boot.secure_boot", booted["secure_boot"], {boot.EFI, boot.SECURE_BOOT}
     yield "idle_driver", record["idle_driver"], {f"{CPU}/cpuidle/current_driver"}
     yield "idle_states", record["idle_states"] or None, {"idle_states"} | below(f"{CPU}/cpu0/cpuidle/")
-    yield "interrupted", record["packages"]["interrupted"], {probe.DPKG + "/updates"}
-    yield "cloud_init", record["cloud_init"], {probe.CLOUD_INIT} | below(probe.CLOUD_INIT)
+    yield "interrupted", record["packages"]["interrupted"], {packages.DPKG + "/updates"}
+    yield "cloud_init", record["cloud_init"], {boot.CLOUD_INIT} | below(boot.CLOUD_INIT)
     for dimm in record["dimms"] or ():
-        yield "dimm.size", dimm["size"], below(probe.EDAC)
+        yield "dimm.size", dimm["size"], below(dimms.EDAC)
         # An empty slot has no speed.
         yield "dimm.rated_mts", dimm["rated_mts"] if dimm["size"] else True, {"dimms.speed"}
     for display in record["displays"]:
         for name, value in display.items():
-            yield name, True if name == "driver" else value, below(f"{probe.PCI}/{display['address']}/")
+            yield name, True if name == "driver" else value, below(f"{devices.PCI}/{display['address']}/")
     for disk in record["disks"]:
-        yield "disk.size", disk["size"], {f"{probe.BLOCK}/{disk['name']}/size"}
-        yield "rotational", disk["rotational"], {f"{probe.BLOCK}/{disk['name']}/queue/rotational"}
+        yield "disk.size", disk["size"], {f"{storage.BLOCK}/{disk['name']}/size"}
+        yield "rotational", disk["rotational"], {f"{storage.BLOCK}/{disk['name']}/queue/rotational"}
     for mount in record["mounts"].values():
         yield "mount.size", mount["size"], {"mounts", mount["mount"]}
     for path, text in record["texts"].items():
@@ -336,7 +351,7 @@ def test_os_release_falls_back_to_usr_lib(tree: Path) -> None:
 )
 def test_next_command_line(line: str, wanted: str) -> None:
     """The arguments of the first entry as the kernel will see them."""
-    assert probe.parse_grub_cfg(line + "\n") == wanted
+    assert boot.parse_grub_cfg(line + "\n") == wanted
 
 
 @pytest.mark.parametrize(
@@ -435,7 +450,7 @@ def test_sysfs(tree: Path) -> None:
 
 def test_files(tree: Path) -> None:
     """Digests of files of any size; null with a reason for the others."""
-    big = b"x" * (probe.READ_LIMIT + 5)
+    big = b"x" * (reader.READ_LIMIT + 5)
     put(tree, "/opt/big", big)
     put(tree, "/opt/empty", b"")
     seen = state(tree, files=["/opt/big", "/opt/empty", "/opt/no", "/opt", "/opt/big/x"])
@@ -564,14 +579,14 @@ def test_cpuinfo_of_any_length(tree: Path) -> None:
     """A thousand CPUs are more than 1 MiB of it; the first block is enough."""
     file = tree / "proc/cpuinfo"
     file.write_bytes(file.read_bytes() * 200)
-    assert file.stat().st_size > probe.READ_LIMIT
+    assert file.stat().st_size > reader.READ_LIMIT
     assert state(tree).cpu_model == CPU_MODEL
 
 
 def test_a_file_of_many_chunks(tree: Path) -> None:
     """Longer than the first read, shorter than the limit."""
-    put(tree, "/sys/long", "y" * (probe.CHUNK * 3))
-    assert state(tree, sysfs=["/sys/long"]).sysfs["/sys/long"] == "y" * (probe.CHUNK * 3)
+    put(tree, "/sys/long", "y" * (reader.CHUNK * 3))
+    assert state(tree, sysfs=["/sys/long"]).sysfs["/sys/long"] == "y" * (reader.CHUNK * 3)
 
 
 def test_bytes_that_are_not_utf8(tree: Path) -> None:
@@ -720,10 +735,12 @@ def test_a_bug_in_the_probe_is_still_one_line(
 
 def test_the_source_is_python_3_8_and_needs_only_the_standard_library() -> None:
     """It must run on a host that has nothing yet."""
-    module = ast.parse(SOURCE, feature_version=(3, 8))
-    imports = [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = [ast.parse(path.read_text(), feature_version=(3, 8)) for path in FOLDER.glob("*.py")]
+    assert len(modules) > 10
+    imports = [node for module in modules for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom)}
+    names = {name for name in names if not f"{name}.".startswith("ktfleet.host.probe.")}
     assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names - {"subprocess"}
     # sh -c 'sudo sh -c "python3 -c ..."': quoted up to three times on its way.
     assert len(shlex.quote(shlex.quote(shlex.quote(SOURCE)))) < 96 * 1024, "one argument holds 128 KiB at most"
@@ -732,18 +749,18 @@ def test_the_source_is_python_3_8_and_needs_only_the_standard_library() -> None:
 # Any tree.
 
 
-@given(st.sets(st.integers(0, probe.CPU_LIMIT - 1)), st.sampled_from(["", "\n", " \n"]))
-def test_cpu_lists_round_trip(cpus: set[int], end: str) -> None:
+@given(st.sets(st.integers(0, cpus.CPU_LIMIT - 1)), st.sampled_from(["", "\n", " \n"]))
+def test_cpu_lists_round_trip(numbers: set[int], end: str) -> None:
     """The kernel's format, with or without a newline."""
-    assert probe.parse_cpulist(cpulist(cpus) + end) == sorted(cpus)
-    assert probe.parse_cpulist(",".join(map(str, cpus)) + end) == sorted(cpus)
+    assert cpus.parse_cpulist(cpulist(numbers) + end) == sorted(numbers)
+    assert cpus.parse_cpulist(",".join(map(str, numbers)) + end) == sorted(numbers)
 
 
 @pytest.mark.parametrize("text", ["a", "1-", "-1", "3-2", "1,,2", "1_0", "0-8192", "0-31:2/4", "9" * 30, "\u0661"])
 def test_what_is_no_cpu_list(text: str) -> None:
     """Refused with what was seen."""
-    with pytest.raises(probe.ReadError, match="not a CPU list: seen"):
-        probe.parse_cpulist(text)
+    with pytest.raises(values.ReadError, match="not a CPU list: seen"):
+        cpus.parse_cpulist(text)
 
 
 @settings(max_examples=50)
@@ -751,23 +768,29 @@ def test_what_is_no_cpu_list(text: str) -> None:
 def test_parsers_refuse_in_one_way_only(listing: str, text: str) -> None:
     """A value or ReadError: `Reader` knows no other."""
     parsers: list[Callable[[str], object]] = [
-        *(probe.parse_cpulist, probe.parse_int, probe.parse_ints, probe.parse_line, probe.parse_before),
-        *(probe.parse_count, probe.parse_flag, probe.parse_hex, probe.parse_bars, probe.parse_node),
-        *(probe.parse_swaps, probe.parse_mounts, probe.parse_modules, probe.parse_journald, probe.parse_cloud_result),
-        lambda line: probe.parse_grub_kernel("linux " + line),
-        lambda line: probe.parse_smbios(line.encode()),
-        lambda line: probe.parse_dpkg(b"Package: " + line.encode(), ["*"]),
-        lambda line: probe.parse_apt_conf(line, probe.AptOptions()),
-        lambda line: probe.parse_os_release("ID=" + line, "ID"),
-        lambda line: probe.parse_grub_cfg("linux /x " + line),
-        lambda line: probe.parse_kib("MemTotal:" + line, "MemTotal"),
-        lambda line: probe.parse_cpuinfo("flags :" + line, "flags"),
+        *(cpus.parse_cpulist, values.parse_int, values.parse_ints, values.parse_line, asked.parse_before),
+        *(values.parse_count, values.parse_flag, values.parse_hex, devices.parse_bars, devices.parse_node),
+        *(
+            storage.parse_swaps,
+            storage.parse_mounts,
+            nvidia.parse_modules,
+            units.parse_journald,
+            boot.parse_cloud_result,
+        ),
+        lambda line: boot.parse_grub_kernel("linux " + line),
+        lambda line: dimms.parse_smbios(line.encode()),
+        lambda line: packages.parse_dpkg(b"Package: " + line.encode(), ["*"]),
+        lambda line: apt_conf.parse_apt_conf(line, apt_conf.AptOptions()),
+        lambda line: boot.parse_os_release("ID=" + line, "ID"),
+        lambda line: boot.parse_grub_cfg("linux /x " + line),
+        lambda line: cpus.parse_kib("MemTotal:" + line, "MemTotal"),
+        lambda line: cpus.parse_cpuinfo("flags :" + line, "flags"),
     ]
     for parse in parsers:
         for line in (listing, text):
             try:
                 parse(line)
-            except probe.ReadError:
+            except values.ReadError:
                 continue
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktfleet.host import probe
+from ktfleet.host.probe import boot, devices, nvidia, values
 from ktfleet.host.state import Disk, Display, Nvidia
 from tests.trees import GPU, link, module, put
 from tests.unit.host.probed import state
@@ -49,14 +49,14 @@ def test_a_desktop_on_the_gpu(tree: Path) -> None:
     for connector, status in (("card0-DP-1", "disconnected"), ("card0-HDMI-A-1", "connected")):
         put(tree, f"{GPU}/drm/card0/{connector}/status", status + "\n")
     put(tree, "/sys/module/nvidia/version", "570.86.15\n")
-    link(tree, probe.DISPLAY_MANAGER, "/lib/systemd/system/gdm3.service")
+    link(tree, devices.DISPLAY_MANAGER, "/lib/systemd/system/gdm3.service")
     seen = state(tree)
     assert seen.displays == (RTX.model_copy(update={"driver": "nvidia", "monitors": ("HDMI-A-1",)}),)
     assert (seen.display_manager, seen.nvidia.loaded) == ("gdm3.service", "570.86.15")
 
 
 def test_a_masked_display_manager_is_none(tree: Path) -> None:
-    link(tree, probe.DISPLAY_MANAGER, "/dev/null")
+    link(tree, devices.DISPLAY_MANAGER, "/dev/null")
     assert state(tree).display_manager is None
 
 
@@ -71,13 +71,13 @@ def test_a_masked_display_manager_is_none(tree: Path) -> None:
 )
 def test_what_the_device_does_not_tell(tree: Path, file: str, text: str, why: str) -> None:
     put(tree, f"{GPU}/{file}", text + "\n")
-    assert state(tree).unreadable[f"{probe.PCI}/0000:3b:00.0/{file}"] == why
+    assert state(tree).unreadable[f"{devices.PCI}/0000:3b:00.0/{file}"] == why
 
 
 def test_without_pci(tree: Path) -> None:
-    shutil.rmtree(tree / probe.PCI[1:])
+    shutil.rmtree(tree / devices.PCI[1:])
     seen = state(tree)
-    assert (seen.displays, seen.unreadable[probe.PCI]) == ((), "no such file")
+    assert (seen.displays, seen.unreadable[devices.PCI]) == ((), "no such file")
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_a_module_that_cannot_be_read(tree: Path, suffix: str, data: bytes, why:
 def test_any_module_is_parsed_or_refused(junk: bytes, at: int) -> None:
     data = module(INFO)
     file = BytesIO(data[:at] + junk + data[at + len(junk) :])
-    with suppress(probe.ReadError):
-        probe.parse_modinfo(file)
+    with suppress(values.ReadError):
+        nvidia.parse_modinfo(file)
 
 
 def test_disks_are_neither_partitions_nor_made_of_others(tree: Path) -> None:
@@ -154,19 +154,19 @@ def test_disks_are_neither_partitions_nor_made_of_others(tree: Path) -> None:
     [(b"\6\0\0\0\1", True, None), (b"\6\0\0\0\0", False, None), (b"\1", None, "not 5 bytes")],
 )
 def test_secure_boot(tree: Path, data: bytes, wanted: bool | None, why: str | None) -> None:
-    put(tree, probe.SECURE_BOOT, data)
+    put(tree, boot.SECURE_BOOT, data)
     seen = state(tree)
     assert (seen.boot.efi, seen.boot.secure_boot) == (True, wanted)
-    assert seen.unreadable.get(probe.SECURE_BOOT) == why
+    assert seen.unreadable.get(boot.SECURE_BOOT) == why
 
 
 def test_firmware_without_secure_boot(tree: Path) -> None:
     """Variables, but not this one; no variables mounted; no EFI at all."""
-    (tree / probe.SECURE_BOOT[1:]).unlink()
+    (tree / boot.SECURE_BOOT[1:]).unlink()
     assert state(tree).boot.secure_boot is None
-    put(tree, f"{probe.EFI}/efivars/BootOrder-1", b"")
+    put(tree, f"{boot.EFI}/efivars/BootOrder-1", b"")
     assert state(tree).boot.secure_boot is False
-    shutil.rmtree(tree / probe.EFI[1:])
+    shutil.rmtree(tree / boot.EFI[1:])
     seen = state(tree)
     assert (seen.boot.efi, seen.boot.secure_boot) == (False, False)
 

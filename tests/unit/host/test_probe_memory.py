@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ktfleet.host import probe
+from ktfleet.host.probe import cpus, dimms, reader, values
 from ktfleet.host.state import Dimm
 from tests.trees import put, smbios, smbios_slot
 from tests.unit.host.probed import state
@@ -20,23 +20,23 @@ CPUIDLE = "/sys/devices/system/cpu/cpu0/cpuidle"
 
 
 def places(labels: list[tuple[str, str]], dell: bool = False) -> list[tuple[int | None, str | None]]:
-    return probe.locate(labels, dell)
+    return dimms.locate(labels, dell)
 
 
 def test_the_fleet_has_four_of_six_channels(workstation: Path) -> None:
-    dimms = state(workstation).dimms
-    assert dimms is not None
-    assert [(dimm.socket, dimm.channel) for dimm in dimms] == [
+    found = state(workstation).dimms
+    assert found is not None
+    assert [(dimm.socket, dimm.channel) for dimm in found] == [
         (socket, channel) for socket in (0, 1) for channel in ("0.0", "0.1", "1.0", "1.1")
     ]
-    assert {(dimm.size, dimm.rated_mts, dimm.configured_mts) for dimm in dimms} == {(32 << 30, 2666, 2666)}
+    assert {(dimm.size, dimm.rated_mts, dimm.configured_mts) for dimm in found} == {(32 << 30, 2666, 2666)}
 
 
 def test_edac_has_no_speeds_of_its_own(tree: Path) -> None:
     """Where SMBIOS lists other DIMMs, or unlike ones, nobody knows whose speed is whose."""
     slots = [smbios_slot("P1-DIMMA1", "", 32768, configured=2400 - n) for n in range(8)]
     for table in (smbios(slots), smbios(slots[:1]), b""):
-        put(tree, probe.SMBIOS, table)
+        put(tree, dimms.SMBIOS, table)
         seen = state(tree)
         assert seen.dimms is not None
         assert {(dimm.size, dimm.rated_mts) for dimm in seen.dimms} == {(32 << 30, None)}
@@ -45,7 +45,7 @@ def test_edac_has_no_speeds_of_its_own(tree: Path) -> None:
 
 def test_without_edac_smbios_tells(tree: Path) -> None:
     """Empty slots, sizes in KiB and above 32 GiB, unknown sizes, speeds of DDR5."""
-    shutil.rmtree(tree / probe.EDAC[1:])
+    shutil.rmtree(tree / dimms.EDAC[1:])
     kib = bytearray(smbios_slot("P1-DIMMC1", "", 0))
     kib[0x0C:0x0E] = (0x8000 | 512).to_bytes(2, "little")
     unknown = bytearray(smbios_slot("P1-DIMMD1", "", 0))
@@ -53,7 +53,7 @@ def test_without_edac_smbios_tells(tree: Path) -> None:
     fast = bytearray(smbios_slot("P2-DIMMA1", "P1_Node0_Channel0_Dimm0", 65536, rated=0xFFFF))
     fast[0x54:0x58] = (70000).to_bytes(4, "little")
     slots = [smbios_slot("P1-DIMMA1", "", 0), smbios_slot("P1-DIMMB1", "", 16384, 2933, 2666), kib, unknown, fast]
-    put(tree, probe.SMBIOS, smbios(map(bytes, slots)))
+    put(tree, dimms.SMBIOS, smbios(map(bytes, slots)))
     gib = 1 << 30
     assert state(tree).dimms == (
         Dimm(label="P1-DIMMA1", socket=0, channel="A", size=0),
@@ -96,20 +96,20 @@ def test_sockets_counted_from_zero() -> None:
 
 def test_dell_counts_slots(tree: Path) -> None:
     """A1-A6 are the first slots of the six channels, A7-A12 the second ones."""
-    shutil.rmtree(tree / probe.EDAC[1:])
+    shutil.rmtree(tree / dimms.EDAC[1:])
     labels = [f"{socket}{slot}" for socket in "AB" for slot in range(1, 13)]
-    put(tree, probe.SMBIOS, smbios(smbios_slot(label, "Not Specified", 16384) for label in labels))
-    put(tree, probe.DMI_VENDOR, "Dell Inc.\n")
-    dimms = state(tree).dimms
-    assert dimms is not None
-    assert [(dimm.socket, dimm.channel) for dimm in dimms[:8]] == [(0, str(n % 6)) for n in range(8)]
-    assert [(dimm.socket, dimm.channel) for dimm in dimms[12:14]] == [(1, "0"), (1, "1")]
+    put(tree, dimms.SMBIOS, smbios(smbios_slot(label, "Not Specified", 16384) for label in labels))
+    put(tree, dimms.DMI_VENDOR, "Dell Inc.\n")
+    found = state(tree).dimms
+    assert found is not None
+    assert [(dimm.socket, dimm.channel) for dimm in found[:8]] == [(0, str(n % 6)) for n in range(8)]
+    assert [(dimm.socket, dimm.channel) for dimm in found[12:14]] == [(1, "0"), (1, "1")]
     assert places([("A1", ""), ("A2", "")], dell=True) == [(0, None), (0, None)]
 
 
 def test_no_source_of_dimms(tree: Path) -> None:
-    shutil.rmtree(tree / probe.EDAC[1:])
-    (tree / probe.SMBIOS[1:]).unlink()
+    shutil.rmtree(tree / dimms.EDAC[1:])
+    (tree / dimms.SMBIOS[1:]).unlink()
     seen = state(tree)
     assert seen.dimms is None
     assert seen.unreadable["dimms"] == "no memory controller in EDAC and no SMBIOS table"
@@ -119,8 +119,8 @@ def test_no_source_of_dimms(tree: Path) -> None:
 def test_any_table_is_parsed_or_refused(table: bytes) -> None:
     """Garbage after a good slot, too."""
     for data in (table, smbios_slot("A1", "", 1) + table):
-        with suppress(probe.ReadError):
-            probe.parse_smbios(data)
+        with suppress(values.ReadError):
+            dimms.parse_smbios(data)
 
 
 def test_swap(tree: Path) -> None:
@@ -166,13 +166,13 @@ def test_an_idle_state_without_a_latency_is_left_out(tree: Path) -> None:
 def test_the_latency_cap_is_a_device(tmp_path: Path, make: object, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert callable(make)
     make(tmp_path / "device")
-    monkeypatch.setattr(probe, "DMA_LATENCY", str(tmp_path / "device"))
-    reader = probe.Reader("/")
-    assert probe.read_live(reader, "cpu_dma_latency_us", probe.dma_latency) is None
-    assert reader.reasons == {"cpu_dma_latency_us": why}
+    monkeypatch.setattr(cpus, "DMA_LATENCY", str(tmp_path / "device"))
+    live = reader.Reader("/")
+    assert reader.read_live(live, "cpu_dma_latency_us", cpus.dma_latency) is None
+    assert live.reasons == {"cpu_dma_latency_us": why}
 
 
-@pytest.mark.skipif(not os.access(probe.DMA_LATENCY, os.R_OK), reason="needs root and the device")
+@pytest.mark.skipif(not os.access(cpus.DMA_LATENCY, os.R_OK), reason="needs root and the device")
 def test_the_latency_cap_of_this_machine() -> None:
     """2000 s: nobody asks for a cap."""
-    assert 0 <= probe.dma_latency() <= 2_000_000_000
+    assert 0 <= cpus.dma_latency() <= 2_000_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ktfleet.host import probe
+from ktfleet.host.probe import packages
 from tests.trees import DPKG_STATUS, put
 from tests.unit.host.probed import state
 
@@ -86,7 +86,7 @@ HOLD = (
 def test_who_holds_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock of this process does not count, nor does a file that nobody locks or that is missing."""
     free, held, mine = (put(tmp_path, name, "") for name in ("/free", "/held", "/mine"))
-    monkeypatch.setattr(probe, "LOCKS", (str(free), str(tmp_path / "none"), str(mine), str(held)))
+    monkeypatch.setattr(packages, "LOCKS", (str(free), str(tmp_path / "none"), str(mine), str(held)))
     with mine.open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         assert state(Path("/")).packages.locked_by is None

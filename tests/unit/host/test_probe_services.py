@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from ktfleet.host import probe
+from ktfleet.host.probe import units
 from ktfleet.host.state import Mount, Unit
 from tests.trees import link, put
 from tests.unit.host.probed import state
 
 ROOT = Mount(mount="/", device="/dev/nvme0n1p2", type="ext4", read_only=False)
 MODEL = Mount(mount="/srv/model files", device="/dev/nvme0n1p3", type="xfs", read_only=True)
-SLICE = probe.SLICE
+SLICE = units.SLICE
 UNIT = "ktfleet-server.service"
 LIMITS = ("memory_max", "memory_high", "memory_swap_max", "cpus", "cpu_max")
 
@@ -81,7 +82,7 @@ def test_the_tightest_limit_of_the_groups_around_counts(tree: Path) -> None:
     serve(tree, memory__max="max", memory__high="5000", cpu__max="max 100000", cpuset__cpus="")
     for name, text in (("memory.max", "2000"), ("memory.high", "900"), ("cpu.max", "50000 100000")):
         put(tree, f"{SLICE}/{name}", text + "\n")
-    put(tree, f"{probe.CGROUP}/memory.max", "1000\n")
+    put(tree, f"{units.CGROUP}/memory.max", "1000\n")
     unit = state(tree, units=[UNIT]).units[UNIT]
     assert [getattr(unit, name) for name in LIMITS] == ["1000", "900", None, None, "50000 100000"]
 
