@@ -29,6 +29,13 @@ _REPORT_S = 30
 
 def reboot(state: State, host: Host, old_boot_id: str, reasons: tuple[str, ...], sudo: bool) -> bool:
     """Reboot and wait until another boot id answers. False, with the reason in the log, when none does."""
+    try:
+        return _reboot(host, old_boot_id, reasons, sudo)
+    except (SSHException, OSError):
+        return False  # the connection: `lost.py` says so, for every operation
+
+
+def _reboot(host: Host, old_boot_id: str, reasons: tuple[str, ...], sudo: bool) -> bool:
     logger.info(f"{host.print_prefix}rebooting: {'; '.join(reasons)}")
     # Detached, so that the connection is closed by us and not cut in the middle of an answer.
     host.run_shell_command(StringCommand("(sleep 1; systemctl reboot) >/dev/null 2>&1 &"), _sudo=sudo)
