@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import gevent
 from gevent.lock import BoundedSemaphore
+from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api import DeployError, Host, Inventory, State, StringCommand
 from pyinfra.api.arguments import all_global_arguments
@@ -18,6 +19,7 @@ from ktfleet.plan import Plan, make
 from ktfleet.problem import Problem, Refused
 from ktfleet.pyinfra_api import lock
 from ktfleet.pyinfra_api.facts import host_state
+from ktfleet.pyinfra_api.lost import SayLost
 from ktfleet.verdict import Verdict
 
 _ONE_AT_A_TIME = BoundedSemaphore(1)
@@ -41,7 +43,8 @@ def admit(inventory: Inventory, host: Host) -> Plan:
 
 def _admit_all(inventory: Inventory) -> dict[str, Plan] | DeployError:
     """Plans for all, or what is wrong; either way the hosts' results say so."""
-    inventory.state.add_callback_handler(lock.ReleaseOnFailure())
+    for handler in (lock.ReleaseOnFailure(), SayLost()):
+        inventory.state.add_callback_handler(handler)
     selected = [host for host in inventory if host.state.is_host_in_limit(host)]
     jobs = {host.name: gevent.spawn(_admit_one, host) for host in selected}
     gevent.joinall(list(jobs.values()), raise_error=True)
@@ -94,7 +97,10 @@ def _sudo_wants_a_password(host: Host) -> bool:
     if given or not host.data.get("_sudo"):
         return False
     # The message is kept from pyinfra, and the exit code: it reacts to both.
-    _, output = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null || echo refused"))
+    try:
+        _, output = host.run_shell_command(StringCommand("sudo -n true 2>/dev/null || echo refused"))
+    except (SSHException, OSError):
+        return False  # the connection was lost: the probe meets the same end, and that is a refusal
     return output.stdout_lines[-1:] == ["refused"]
 
 

@@ -17,6 +17,7 @@ from ktfleet.host.state import HostState
 from ktfleet.plan import lock
 from ktfleet.plan.places import LOCK
 from ktfleet.problem import Problem
+from ktfleet.pyinfra_api.lost import lost
 
 _HELD, _SUDO = "ktfleet_lock", "ktfleet_lock_sudo"
 
@@ -79,6 +80,6 @@ class ReleaseOnFailure(BaseStateCallback):
     def operation_host_error(state: State, host: Host, *_: Any, **__: Any) -> None:
         """Release over the connection that is still there; without one the run's end makes the lock stale."""
         command = release(host)
-        if command and host.connected:
+        if command and host.connected and not lost(host):
             with suppress(Exception):
                 host.run_shell_command(StringCommand(command), _sudo=host.connector_data[_SUDO])

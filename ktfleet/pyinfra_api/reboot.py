@@ -35,6 +35,13 @@ def reboot(
 
     False, with the reason in the log, when none does.
     """
+    try:
+        return _reboot(host, old_boot_id, kernel, reasons, sudo)
+    except (SSHException, OSError):
+        return False  # the connection: `lost.py` says so, for every operation
+
+
+def _reboot(host: Host, old_boot_id: str, kernel: str | None, reasons: tuple[str, ...], sudo: bool) -> bool:
     logger.info(f"{host.print_prefix}rebooting: {'; '.join(reasons)}")
     # Detached, so that the connection is closed by us and not cut in the middle of an answer.
     host.run_shell_command(StringCommand("(sleep 1; systemctl reboot) >/dev/null 2>&1 &"), _sudo=sudo)

@@ -112,7 +112,7 @@ class Machine:
                 return
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
-            _wait_until(lambda: not self.running, seconds, every=0.1)
+            _wait_until(self._gone, seconds, every=0.1)
 
     def ssh_command(self, *command: str) -> list[str]:
         """The argv that reaches the machine, and runs `command` there as ssh would: words joined, then a shell."""
@@ -229,6 +229,15 @@ class Machine:
     def _made_or_ended(self) -> bool:
         # qemu writes its pid file when all devices are made and the port is bound.
         return (self.folder / "pid").exists() or not self.running
+
+    def _gone(self) -> bool:
+        """Whether qemu ended as well as the shell above it: qemu still deletes its pid file on the way out."""
+        if self.running:
+            return False
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, 0)
+            return False
+        return True
 
     def _describe(self) -> None:
         self.known_hosts.write_text(f"[{HOST}]:{self.port} {self.image.host_key}\n")

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ktfleet.plan.settings import EPP, GOVERNOR, NODE_HUGEPAGES, TURBO_OFF, UNCORE_MIN
+from ktfleet.plan.settings import NODE_HUGEPAGES
+from tests.lab.deploying import SKIPPED, Run, files, pyinfra
 from tests.lab.image import Image
 from tests.lab.machine import Machine
 
 pytestmark = pytest.mark.lab
-
-ROOT = Path(__file__).parents[2]
-PYINFRA = Path(sys.executable).with_name("pyinfra")
-
-SKIPPED = {
-    GOVERNOR: "no cpufreq directory: the BIOS controls the clocks (set its power control to OS) or the CPU is virtual",
-    EPP: "no hardware P-states (HWP): the governor alone decides",
-    TURBO_OFF: "no intel_pstate driver: the BIOS controls turbo, or the CPU is virtual",
-    UNCORE_MIN: "no intel_uncore_frequency driver for this CPU, or it is virtual",
-}
-"""What the virtual machine cannot have. Any other skip, or one less, fails."""
 
 COUNT_BOOTS = """cat > /etc/systemd/system/count-boots.service <<'END'
 [Service]
@@ -42,53 +26,6 @@ systemctl -q enable count-boots.service"""
 
 CLOUD_DROP_IN = "/etc/default/grub.d/50-cloudimg-settings.cfg"
 POOLS = "cat /sys/devices/system/node/node[01]/hugepages/hugepages-2048kB/nr_hugepages"
-EVERY_FILE = "find /etc /usr/local /var/lib/ktfleet /boot/grub/grub.cfg -type f | sort | xargs sha256sum"
-
-
-@dataclass(frozen=True)
-class Run:
-    """One pyinfra run against the machine."""
-
-    done: subprocess.CompletedProcess[str]
-    verdicts: dict[str, dict[str, Any]]
-
-    @property
-    def said(self) -> str:
-        return self.done.stdout + self.done.stderr
-
-    @property
-    def changed(self) -> int:
-        """Operations that changed something: pyinfra's own count."""
-        return int(json.loads(self.done.stdout)["results"]["totals"]["success"])
-
-    def results(self, *wanted: str) -> set[str]:
-        return {key for key, verdict in self.verdicts.items() if verdict["result"] in wanted}
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        return {key: self.verdicts[key]["why"] for key in self.results("skipped")}
-
-
-def pyinfra(machine: Machine, deploy: str, *arguments: str) -> Run:
-    command = [str(PYINFRA), "-y", "--json", "inventory/lab.py", deploy, *arguments]
-    folder = machine.folder / "results"
-    environment = {
-        **os.environ,
-        "KTFLEET_LAB": str(machine.folder / "machine.json"),
-        "KTFLEET_RESULTS": str(folder),
-    }
-    stored = folder / "lab.json"
-    stored.unlink(missing_ok=True)
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    checks = json.loads(stored.read_text())["checks"] if stored.exists() else {}
-    verdicts = checks.get("drift", {"verdicts": []})["verdicts"]
-    return Run(done, {verdict["key"]: verdict for verdict in verdicts})
-
-
-def files(machine: Machine) -> dict[str, str]:
-    """path -> sha256 of everything that a deploy could write."""
-    lines = machine.run(EVERY_FILE, sudo=True).stdout.splitlines()
-    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines)}
 
 
 @pytest.fixture(scope="module")

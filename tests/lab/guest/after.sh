@@ -25,8 +25,10 @@ chroot "$root" systemctl --quiet enable systemd-networkd.service
 # touches no setting of the machine is masked: mounts of hugepages and debugfs, sysctl and modules stay as they are.
 chroot "$root" systemctl --quiet mask systemd-networkd-wait-online.service getty@tty1.service \
   apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer \
-  systemd-binfmt.service systemd-logind.service systemd-pstore.service systemd-update-utmp.service \
-  systemd-update-utmp-runlevel.service sys-fs-fuse-connections.mount
+  systemd-binfmt.service systemd-logind.service systemd-networkd-persistent-storage.service systemd-pstore.service \
+  systemd-update-utmp.service systemd-update-utmp-runlevel.service sys-fs-fuse-connections.mount
+# Newer than /usr: the first boot has no caches to rebuild (Debian 13's ldconfig.service takes ten seconds for it).
+touch "$root/etc/.updated" "$root/var/.updated"
 # Without PCIDs, which the emulator lacks, page table isolation flushes the whole TLB at each system call, and that is
 # slow to emulate. It stands where an administrator's own options stand, so that a test can see them survive.
 sed -i 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="nopti"/' "$root/etc/default/grub"
