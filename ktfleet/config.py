@@ -11,6 +11,8 @@ from pydantic import Field, model_validator
 from ktfleet.validation import Strict, read_toml, validated
 
 HugepagePolicy = Literal["thp", "hugetlb", "off"]
+Generation = Annotated[int, Field(ge=5, le=20)]
+Revision = Annotated[int, Field(ge=0, le=9)]
 
 
 class Hardware(Strict):
@@ -44,6 +46,50 @@ class Data(Strict):
     mount: Annotated[str, Field(pattern=r"^/[^\n]*$")]
 
 
+Driver = Annotated[str, Field(pattern=r"^[0-9]{3}(\.[0-9]{1,3}){1,2}$")]
+Https = Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~-]+)*$")]
+
+
+class Gpu(Strict):
+    """The graphics card and what drives it. Default: one RTX 5090.
+
+    capability: CUDA's compute capability, (12, 0) being sm_120.
+    driver_branch: NVIDIA's, as in its package names. minimum_driver: CUDA 13's runtime, which the serving stack
+    brings along, wants at least the default.
+    toolkit: the release of CUDA with which the stack compiles on the host.
+    repository: where NVIDIA's packages are; a fleet may mirror it. No slash at the end.
+    power_limit_w: in watts; None: the card's own.
+    """
+
+    capability: Annotated[tuple[Generation, Revision], Field(strict=False)] = (12, 0)
+    driver_branch: Annotated[str, Field(pattern=r"^[0-9]{3}$")] = "580"
+    minimum_driver: Driver = "580.65.06"
+    toolkit: Annotated[str, Field(pattern=r"^[0-9]{2}\.[0-9]$")] = "12.9"
+    repository: Https = "https://developer.download.nvidia.com/compute/cuda/repos"
+    power_limit_w: Annotated[int, Field(ge=100, le=1000)] | None = None
+
+    @model_validator(mode="after")
+    def _branch_holds_the_minimum(self) -> Self:
+        if self.minimum_driver.partition(".")[0] > self.driver_branch:
+            raise ValueError(f"a driver_branch of at least {self.minimum_driver.partition('.')[0]}")
+        return self
+
+    @property
+    def sm(self) -> str:
+        """As compilers and error messages name the capability: "sm_120"."""
+        return "sm_{}{}".format(*self.capability)
+
+    @property
+    def architecture(self) -> str:
+        """What to compile for, less the prefix: "120a". Since sm_90 the "a" adds what only that chip has."""
+        return "{}{}".format(*self.capability) + ("a" if self.capability >= (9, 0) else "")
+
+    @property
+    def toolkit_folder(self) -> str:
+        """Where NVIDIA's packages install the toolkit."""
+        return f"/usr/local/cuda-{self.toolkit}"
+
+
 class Workstation(Strict):
     """One host's wanted configuration.
 
@@ -51,6 +97,7 @@ class Workstation(Strict):
     cpuinfer: worker threads over all pools; default: as many as the host allows.
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
     data: the folder of the weights; None: none is asked for.
+    gpu: the graphics card; None: the host has none to serve with, nothing of it is installed or checked.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
     """
 
@@ -60,6 +107,7 @@ class Workstation(Strict):
     cpuinfer: Annotated[int, Field(ge=1)] | None = None
     wake_latency_us: Annotated[int, Field(ge=0, le=10_000)] | None = 20
     data: Data | None = None
+    gpu: Gpu | None = Gpu()
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 

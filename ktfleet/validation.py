@@ -7,7 +7,7 @@ import reprlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -70,7 +70,14 @@ def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
     """The keys that are known where the unknown one stands."""
     for name in location[:-1]:
         field = model.model_fields.get(str(name))
-        if field is None or not isinstance(field.annotation, type):
+        inner = _model(field.annotation) if field else None
+        if inner is None:
             return []
-        model = field.annotation
+        model = inner
     return list(model.model_fields)
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """The model of a field; also of one that may be None."""
+    kinds = get_args(annotation) or (annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)

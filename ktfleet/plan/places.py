@@ -33,6 +33,9 @@ BOOT_UNIT = "ktfleet-sysfs.service"
 BOOT_UNIT_PATH = f"/etc/systemd/system/{BOOT_UNIT}"
 BOOT_UNIT_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{BOOT_UNIT}"
 WRITE_SYSFS = "/usr/local/lib/ktfleet/write-sysfs"
+MEASURE = "/usr/local/lib/ktfleet/measure"
+"""On the host: the programs that measure it, and pynvml."""
+
 SYSFS: dict[Concern, str] = {
     "memory": "/etc/ktfleet/sysfs.d/memory.conf",
     "cpu": "/etc/ktfleet/sysfs.d/cpu.conf",

@@ -88,12 +88,16 @@ def check_drift(plan: Plan) -> Commands:
         _list_differences(verdict.drift(plan, host_state(host, plan.config)))
         return
     forget(host)
-    verdicts = verdict.drift(plan, host_state(host, plan.config))
-    results.store(host.name, "drift", verdicts)
+    yield from conclude("drift", verdict.drift(plan, host_state(host, plan.config)))
+
+
+def conclude(check: str, verdicts: tuple[verdict.Verdict, ...]) -> Commands:
+    """Store a check's verdicts, say what was skipped and how many there are, fail the host on a bad one."""
+    results.store(host.name, check, verdicts)
     for judged in verdicts:
         if judged.result == "skipped":
             logger.info(f"{host.print_prefix}{judged}")
-    logger.info(f"{host.print_prefix}drift: {verdict.summary(verdicts)}")
+    logger.info(f"{host.print_prefix}{check}: {verdict.summary(verdicts)}")
     bad = [str(judged) for judged in verdicts if not judged.good]
     if bad:
         yield _failure(*bad)

@@ -22,11 +22,30 @@ def test_inventories_write_lists_and_dictionaries() -> None:
     assert (found.kernel_command_line, found.hugepages.policy) == (("mitigations",), "off")
 
 
+def test_a_card_is_named_as_its_users_name_it() -> None:
+    found = config.parse({"gpu": {"capability": [9, 0]}}, "ws01").gpu
+    assert found is not None
+    assert (found.sm, found.architecture, found.toolkit_folder) == ("sm_90", "90a", "/usr/local/cuda-12.9")
+    assert (config.Gpu().sm, config.Gpu().architecture) == ("sm_120", "120a")
+    assert config.Gpu(capability=(8, 9)).architecture == "89", "older chips have no code of their own kind"
+    assert config.parse({"gpu": None}, "ws01").gpu is None
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("repository", "http://mirror/cuda"), ("repository", "https://mirror/cuda/"), ("repository", "https://m/a b"),
+    ("repository", "https://m/$(id)"), ("driver_branch", "580-open"), ("minimum_driver", "580"), ("toolkit", "12.9; x"),
+    ("capability", [12]), ("capability", ["12", "0"]), ("capability", [12, 10]), ("power_limit_w", 5000),
+])  # fmt: skip
+def test_what_goes_into_commands_is_checked(key: str, value: object) -> None:
+    (line,) = refusal({"gpu": {key: value}})[:1]
+    assert line.startswith(f"ws03: gpu.{key}")
+
+
 @pytest.mark.parametrize(("data", "line"), [
     ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
-                       "wake_latency_us, data, kernel_command_line; did you mean 'recipe'?"),
+                       "wake_latency_us, data, gpu, kernel_command_line; did you mean 'recipe'?"),
     ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
-                   "wake_latency_us, data, kernel_command_line; remove it"),
+                   "wake_latency_us, data, gpu, kernel_command_line; remove it"),
     ({"hugepages": {"polcy": "thp"}}, "ws03: hugepages.polcy: seen an unknown key, wanted one of policy, per_node; "
                                       "did you mean 'policy'?"),
     ({"hugepages": {"policy": "2M"}}, "ws03: hugepages.policy: seen '2M', wanted 'thp', 'hugetlb' or 'off'; "
@@ -37,6 +56,13 @@ def test_inventories_write_lists_and_dictionaries() -> None:
     ({"hugepages": {"policy": "thp", "per_node": 64}},
      "ws03: hugepages: seen {'per_node': 64, 'policy': 'thp'}, wanted per_node together with the policy hugetlb only; "
      "correct hugepages"),
+    ({"gpu": {"capabilty": [9, 0]}},
+     "ws03: gpu.capabilty: seen an unknown key, wanted one of capability, driver_branch, minimum_driver, toolkit, "
+     "repository, power_limit_w; did you mean 'capability'?"),
+    ({"gpu": {"minimum_driver": "595.10"}},
+     "ws03: gpu: seen {'minimum_driver': '595.10'}, wanted a driver_branch of at least 595; correct gpu"),
+    ({"gpu": {"power_limit_w": 5}}, "ws03: gpu.power_limit_w: seen 5, wanted greater than or equal to 100; "
+                                    "correct gpu.power_limit_w"),
     ({"recipe": 4}, "ws03: recipe: seen 4, wanted a valid string; correct recipe"),
     ({"hardware": 2}, "ws03: hardware: seen 2, wanted a valid dictionary or instance of Hardware; correct hardware"),
     ({"kernel_command_line": "mitigations"}, "ws03: kernel_command_line: seen 'mitigations', wanted a valid list; "

@@ -29,6 +29,9 @@ def test_the_house_is_in_order() -> None:
     ("ktfleet/verdict.py", "import pyinfra"),
     ("ktfleet/cli.py", "from pyinfra.api import deploy"),
     ("ktfleet/report.py", "import tasks.kernel"),
+    ("ktfleet/measure/gpu_record.py", "from ktfleet import verdict"),
+    ("ktfleet/judge/gpu/card.py", "from ktfleet import results"),
+    ("ktfleet/translate.py", "from ktfleet import config"),
     ("tasks/cpu.py", "from checks import drift"),
 ])  # fmt: skip
 def test_a_wrong_arrow_is_found(tmp_path: Path, room: str, line: str) -> None:

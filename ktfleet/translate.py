@@ -1,0 +1,163 @@
+"""What drivers, compilers and programs say when something is wrong, in words that help. The table is the data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ktfleet.problem import Problem
+
+_LONGEST = 160
+"""Characters of the original text that a problem quotes."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A pattern for what is said; its cause, what is wanted instead, the remedy, and how we know."""
+
+    pattern: re.Pattern[str]
+    cause: str
+    wanted: str
+    do: str
+    source: str
+
+
+def _row(pattern: str, cause: str, wanted: str, do: str, source: str) -> Translation:
+    return Translation(re.compile(pattern, re.IGNORECASE), cause, wanted, do, source)
+
+
+TABLE: tuple[Translation, ...] = (
+    _row(
+        r"requires use of the NVIDIA open kernel modules",
+        "the proprietary kernel module cannot drive this card",
+        "NVIDIA's open kernel modules (mandatory since Blackwell)",
+        "install the open flavour of the driver and reboot; the BIOS is not to blame",
+        "the driver's own message; NVIDIA's driver README, Open Linux Kernel Modules",
+    ),
+    _row(
+        r"fallen off the bus",
+        "the card vanished from the PCIe bus",
+        "a card that answers",
+        "power the machine off and on; look at power cables, riser and seating, then try another slot",
+        "NVIDIA's Xid catalog, Xid 79",
+    ),
+    _row(
+        r"Driver/library version mismatch|NVML/RM version mismatch|API mismatch: the client",
+        "the driver was updated under the running kernel module",
+        "one version in kernel and user space",
+        "reboot; nothing has to be reinstalled",
+        "nvmlReturn_t NVML_ERROR_LIB_RM_VERSION_MISMATCH; homelab issue 4110 (after unattended-upgrades)",
+    ),
+    _row(
+        r"Key was rejected by service|Required key not available"
+        r"|Loading of (?:unsigned module|module with unavailable key) is rejected",
+        "Secure Boot is on and the kernel does not know the key that signed the module",
+        "a module with a known signature",
+        "use the distribution's signed modules, or enrol the key (mokutil --import, reboot, confirm at the console), "
+        "or switch Secure Boot off",
+        "Linux, kernel/module/signing.c; Ubuntu's wiki, UEFI/SecureBoot/DKMS",
+    ),
+    _row(
+        r"NVIDIA probe routine was not called",
+        "another kernel driver (nouveau, nova_core) took the card at boot",
+        "the card bound to nvidia",
+        "blacklist nouveau and nova_core, update-initramfs -u -k all, reboot",
+        "the driver's own message, which names nouveau in its next lines",
+    ),
+    _row(
+        r"RmInitAdapter failed!? *\(0x22:0x56",
+        "the driver cannot map the card's memory",
+        "a card that initialises",
+        "BIOS: enable Above 4G decoding and Resizable BAR; do not reinstall the driver",
+        "open-gpu-kernel-modules issues (osInitNvMapping failed, 0x22:0x56) with the open flavour installed",
+    ),
+    _row(
+        r"RmInitAdapter failed",
+        "the driver cannot start the card",
+        "a card that initialises",
+        "read the first NVRM line of the kernel log; check the open flavour, then power cables and seating",
+        "open-gpu-kernel-modules issues 326, 673, 789",
+    ),
+    _row(
+        r"No devices were found",
+        "the driver runs and no card answers it",
+        "a card that initialises",
+        "check the flavour (modinfo -F license nvidia: Dual MIT/GPL), then the kernel log for RmInitAdapter",
+        "nvidia-smi's text for a device count of 0",
+    ),
+    _row(
+        r"no kernel image is available",
+        "the program has no machine code for this card",
+        "code built for the card's architecture",
+        "build it for that architecture (sm_120: CUDA 12.8 or newer), or install a wheel that has it",
+        "cudaErrorNoKernelImageForDevice, CUDA runtime API",
+    ),
+    _row(
+        r"Unsupported gpu architecture|is not defined for option 'gpu-architecture'",
+        "this nvcc is older than the card",
+        "an nvcc that knows the architecture (sm_120: 12.8 or newer)",
+        "install the wanted toolkit; put no older nvcc before it on PATH",
+        "nvcc's own message; CUDA 12.8 release notes (Blackwell)",
+    ),
+    _row(
+        r"unsupported GNU version",
+        "the C++ compiler is newer than this CUDA knows",
+        "gcc 14 or older for CUDA 12.8 and 12.9, gcc 15 or older for 13.0",
+        "install g++-14 and set NVCC_CCBIN=g++-14",
+        "CUDA's include/crt/host_config.h, which prints it",
+    ),
+    _row(
+        r"(?:cospi|sinpi)f?\b[^\n]*exception specification|exception specification[^\n]*\b(?:cospi|sinpi)f?\b",
+        "glibc 2.41 and newer declare functions that CUDA before 13.0 declares otherwise",
+        "glibc 2.40 or older, or CUDA 13.0",
+        "use a distribution with an older glibc (Debian 12, Ubuntu 24.04), or CUDA 13.0",
+        "glibc 2.41 NEWS (cospi, sinpi); CUDA's include/crt/math_functions.h",
+    ),
+    _row(
+        r"driver version is insufficient for CUDA runtime",
+        "the driver is older than the program's CUDA, or does not run",
+        "a driver that is at least as new",
+        "install the wanted driver branch and reboot",
+        "cudaErrorInsufficientDriver, CUDA runtime API",
+    ),
+    _row(
+        r"\bout of memory\b",
+        "something else holds the card's memory",
+        "free memory on the card",
+        "stop what holds it: nvidia-smi lists it",
+        "cudaErrorMemoryAllocation, CUDA runtime API",
+    ),
+    _row(
+        r"Driver Not Loaded",
+        "the NVIDIA kernel module is not loaded",
+        "a loaded module",
+        "see what `modprobe nvidia` says; install the driver if there is no module for this kernel",
+        "nvmlReturn_t NVML_ERROR_DRIVER_NOT_LOADED",
+    ),
+    _row(
+        r"NVML Shared Library Not Found",
+        "the driver's user space is not installed",
+        "libnvidia-ml.so.1",
+        "install the wanted driver branch",
+        "nvmlReturn_t NVML_ERROR_LIBRARY_NOT_FOUND",
+    ),
+)
+"""The first row that matches anywhere in a text wins: a cause stands before its consequences."""
+
+
+def translate(text: str | None) -> Problem | None:
+    """Cause and remedy of what a text says; None when the table does not know it."""
+    for row in TABLE:
+        match = row.pattern.search(text or "")
+        if match:
+            return Problem(row.cause, _quote(match), row.wanted, row.do)
+    return None
+
+
+def _quote(match: re.Match[str]) -> str:
+    """The line of the match, or as much of it as fits."""
+    text = match.string
+    start = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    line = " ".join(text[start : end if end >= 0 else None].split())
+    return f"'{line[:_LONGEST]}'" if len(line) <= _LONGEST else f"'{line[:_LONGEST]}...'"
