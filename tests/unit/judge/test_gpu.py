@@ -122,6 +122,20 @@ def test_the_real_h200_passes_where_it_is_wanted() -> None:
     assert not [str(verdict) for verdict in found.values() if verdict.result == "fail"]
 
 
+def test_the_real_h200_runs_what_was_built_for_it_under_load() -> None:
+    found = judged(plain("h200"), Gpu(capability=(9, 0), toolkit="13.0"))
+    assert {key: found[key].result for key in ("gpu kernel", "gpu PCIe width", "gpu PCIe generation")} == {
+        "gpu kernel": "pass", "gpu PCIe width": "pass", "gpu PCIe generation": "pass",
+    }  # fmt: skip
+
+
+def test_a_kernel_for_another_card_says_so_in_one_line() -> None:
+    """Captured: built for sm_120a, started on an H200."""
+    verdict = judged(plain("h200_wrong_arch"), Gpu(toolkit="13.0"))["gpu kernel"]
+    assert verdict.result == "fail"
+    assert "no kernel image is available" in str(verdict)
+
+
 @pytest.mark.parametrize(("path", "value", "fails"), [
     (("driver", "nvml"), "570.86.10", {"gpu driver", "gpu driver versions"}),
     (("driver", "loaded"), "580.65.06", {"gpu driver versions"}),
