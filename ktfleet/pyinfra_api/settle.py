@@ -10,6 +10,7 @@ from pyinfra.api import Host, State
 from ktfleet.plan import Plan
 from ktfleet.plan.busy import busy
 from ktfleet.pyinfra_api.facts import forget, host_state
+from ktfleet.pyinfra_api.lost import lost
 
 LIMIT_S = 600
 """A fresh system's first updates take minutes."""
@@ -24,6 +25,8 @@ def wait(state: State, host: Host, plan: Plan) -> bool:
     while True:
         forget(host)
         seen = host_state(host, plan.config)
+        if seen is None and lost(host):
+            return False  # `lost.py` says so
         who = busy(seen) if seen else "no answer"
         if who is None:
             return True

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from paramiko import SSHException
 from pyinfra.connectors.util import CommandOutput
+from pyinfra.context import ctx_host
 
 from ktfleet import plan, recipes
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
+from ktfleet.pyinfra_api import settle
 from ktfleet.pyinfra_api.lost import SayLost
 from tasks import kernel, memory
 from tests.fake.hosts import FakeHost, ScriptedConnector, execute, fleet
@@ -23,7 +25,7 @@ LINE = "the connection was lost: seen its end in '{}', wanted an answer; run dep
 
 
 class Cut(ScriptedConnector):
-    """Ends for good at the first command of a host that has `cut` in its data."""
+    """Ends for good at the first command that contains what the host's data calls `cut`."""
 
     ended = False
 
@@ -32,7 +34,8 @@ class Cut(ScriptedConnector):
         return SimpleNamespace(get_transport=lambda: SimpleNamespace(is_active=lambda: not self.ended))
 
     def run_shell_command(self, command: Any, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        self.ended = self.ended or bool(self.host.data.get("cut") and "python3 -I" not in str(command))
+        cut = self.host.data.get("cut")
+        self.ended = self.ended or (cut is not None and cut in str(command))
         if self.ended:
             raise SSHException("the connection was closed")
         return super().run_shell_command(command)
@@ -43,20 +46,30 @@ def needs_a_reboot() -> HostState:
     return state.model_copy(update={"kernel": state.kernel.model_copy(update={"cmdline": "ro quiet"})})
 
 
-@pytest.mark.parametrize(("task", "state", "operation"), [
-    (memory.tune, workstation(), "Memory | Place the files"),
-    (kernel.reboot_if_needed, needs_a_reboot(), "Reboot | Reboot if the command line changed"),
+@pytest.mark.parametrize(("task", "state", "cut", "operation"), [
+    (memory.tune, workstation(), "sync /etc/sysctl.d/", "Memory | Place the files"),
+    (kernel.reboot_if_needed, needs_a_reboot(), "systemctl reboot", "Reboot | Reboot if the command line changed"),
 ])  # fmt: skip
 def test_one_line_for_the_host_that_is_lost(
-    task: Any, state: HostState, operation: str, caplog: pytest.LogCaptureFixture
+    task: Any, state: HostState, cut: str, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fakes = FakeHost("ws01", state, data={"cut": True}), FakeHost("ws02", converged(PLAN))
+    fakes = FakeHost("ws01", state, data={"cut": cut}), FakeHost("ws02", converged(PLAN))
     with fleet(*fakes, connector=Cut) as (running, hosts):
         running.add_callback_handler(SayLost())
         assert not execute(running, [(task, PLAN)])
         assert running.failed_hosts == {hosts["ws01"]}
     assert caplog.text.count(LINE.format(operation)) == 1
     assert "Traceback" not in caplog.text
+
+
+def test_nobody_waits_for_a_host_that_is_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(settle, "LIMIT_S", 0)  # so that it complains where it would wait
+    fake = FakeHost("ws01", workstation(), data={"cut": "python3"})
+    with fleet(fake, connector=Cut) as (running, hosts), ctx_host.use(hosts["ws01"]):
+        assert not settle.wait(running, hosts["ws01"], PLAN)
+    assert "the host is busy" not in caplog.text
 
 
 def test_a_command_that_fails_over_a_living_connection_is_another_matter(caplog: pytest.LogCaptureFixture) -> None:

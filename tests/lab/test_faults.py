@@ -1,0 +1,102 @@
+"""Things that break in the middle of a deploy: one clear line, nothing half done, and the next run converges."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.deploying import Run, files, pyinfra
+from tests.lab.image import Image
+from tests.lab.machine import Machine
+
+pytestmark = pytest.mark.lab
+
+GRUB_CFG = "/boot/grub/grub.cfg"
+BROKEN_SCRIPT = "/etc/grub.d/99_broken"
+HALF_WRITTEN = "find / -xdev -name '*.ktfleet-new' -o -xdev -name '*.ktfleet-old'"
+STAGES = (  # files that a run makes, in its order
+    "/var/lib/ktfleet/before.json",
+    "/usr/local/lib/ktfleet/write-sysfs",
+    "/etc/systemd/system/multi-user.target.wants/ktfleet-sysfs.service",
+    "/etc/default/grub.d/zz-ktfleet.cfg",
+    "/etc/sysctl.d/zz-ktfleet.conf",
+    "/etc/ktfleet/sysfs.d/memory.conf",
+    "/etc/ktfleet/sysfs.d/cpu.conf",
+    "/etc/systemd/system/suspend.target",
+)
+CUT = "timeout 300 sh -c 'until [ -e {file} ]; do sleep 0.05; done; pkill -KILL -f \"[s]shd(-session)?: ops\"'"
+MORE_PAGES = 'hugepages={"policy": "hugetlb", "per_node": 128}'
+"""Something to change on a converged machine."""
+
+LOST = "the connection was lost: seen its end in '"
+
+
+@pytest.fixture(scope="module")
+def machine(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with Machine(tmp_path_factory.mktemp("faults"), lab_image) as running:
+        yield running
+
+
+def cut_run(machine: Machine, file: str) -> Run:
+    """A deploy whose connection is cut as soon as `file` is there."""
+    watcher = CUT.format(file=shlex.quote(file))
+    machine.run(f"rm -f {file}; systemctl daemon-reload; setsid {watcher} >/dev/null 2>&1 </dev/null &", sudo=True)
+    return pyinfra(machine, "deploy.py")
+
+
+def half_written(machine: Machine) -> str:
+    return machine.run(HALF_WRITTEN, sudo=True).stdout
+
+
+def test_a_failing_update_grub_puts_everything_back(machine: Machine) -> None:
+    before = files(machine)
+    machine.run(f"printf '#!/bin/sh\\nexit 1\\n' > {BROKEN_SCRIPT}; chmod +x {BROKEN_SCRIPT}", sudo=True)
+    run = pyinfra(machine, "deploy.py")
+    machine.run(f"rm {BROKEN_SCRIPT}", sudo=True)
+    assert run.code == 1
+    assert run.said.count("update-grub failed: seen its messages above, wanted a new grub.cfg; repair that") == 1
+    assert "Traceback" not in run.said
+    after = files(machine)
+    assert after[GRUB_CFG] == before[GRUB_CFG]
+    assert [path for path in after if "/default/grub.d/" in path] == [p for p in before if "/default/grub.d/" in p]
+    assert half_written(machine) == ""
+
+
+def test_a_repaired_host_converges(machine: Machine) -> None:
+    run = pyinfra(machine, "deploy.py")
+    assert run.proven, run.said
+    assert half_written(machine) == ""
+
+
+@pytest.mark.parametrize("file", STAGES)
+def test_a_cut_connection(machine: Machine, file: str) -> None:
+    cut = cut_run(machine, file)
+    assert cut.code == 1, cut.said
+    assert cut.said.count(LOST) == 1, cut.said
+    assert "Traceback" not in cut.said
+    again = pyinfra(machine, "deploy.py")
+    assert again.proven, again.said
+    assert half_written(machine) == ""
+    assert file in machine.run(f"ls {file}", sudo=True).stdout
+
+
+@pytest.mark.parametrize(("broken", "repair", "line"), [
+    ("mount --bind /etc /etc && mount -o remount,ro,bind /etc", "umount --lazy /etc",
+     "lab  refused: the file system of /etc is read-only: seen /dev/vda1 mounted ro on /etc, wanted a writable one; "),
+    ("fallocate -l $(( $(df --output=avail -k / | tail -1) - 102400 ))KiB /var/filler", "rm /var/filler",
+     "lab  refused: too little free space on /: seen "),
+])  # fmt: skip
+def test_a_file_system_that_takes_nothing_is_refused(machine: Machine, broken: str, repair: str, line: str) -> None:
+    before = files(machine)
+    machine.run(broken, sudo=True)
+    try:
+        run = pyinfra(machine, "deploy.py", "--data", MORE_PAGES)
+    finally:
+        machine.run(repair, sudo=True)
+    assert run.code == 1, run.said
+    assert line in run.said
+    assert "Nothing was touched." in run.said
+    assert "Traceback" not in run.said
+    assert files(machine) == before
