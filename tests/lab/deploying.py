@@ -76,18 +76,27 @@ class Run:
         return self.code == 0 and good and self.skipped == SKIPPED
 
 
-def pyinfra(machine: Machine, deploy: str, *arguments: str) -> Run:
-    command = [str(PYINFRA), "-y", "--json", "inventory/lab.py", deploy, *arguments]
-    folder = machine.folder / "results"
-    environment = {
+def environment(machine: Machine) -> dict[str, str]:
+    """What tells inventory/lab.py which machine, and results where to."""
+    return {
         **os.environ,
         "KTFLEET_LAB": str(machine.folder / "machine.json"),
-        "KTFLEET_RESULTS": str(folder),
+        "KTFLEET_RESULTS": str(machine.folder / "results"),
     }
-    stored = folder / "lab.json"
+
+
+def pyinfra(machine: Machine, deploy: str, *arguments: str) -> Run:
+    command = [str(PYINFRA), "-y", "--json", "inventory/lab.py", deploy, *arguments]
+    stored = machine.folder / "results" / "lab.json"
     stored.unlink(missing_ok=True)
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        command,
+        cwd=ROOT,
+        env=environment(machine),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     checks = json.loads(stored.read_text())["checks"] if stored.exists() else {}
     verdicts = checks.get("drift", {"verdicts": []})["verdicts"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.deploying import Run, files, pyinfra
+from tests.lab.deploying import PYINFRA, ROOT, Run, environment, files, pyinfra
 from tests.lab.image import Image
 from tests.lab.machine import Machine
 
@@ -99,4 +101,59 @@ def test_a_file_system_that_takes_nothing_is_refused(machine: Machine, broken: s
     assert line in run.said
     assert "Nothing was touched." in run.said
     assert "Traceback" not in run.said
+    assert files(machine) == before
+
+
+def test_a_run_of_somebody_else_is_named(machine: Machine) -> None:
+    other = "alice@desk/1f3a5c7e pid 4711 since 2026-12-02T10:00:00+00:00"
+    machine.run(f"mkdir -p /run/ktfleet; printf %s '{other}' > /run/ktfleet/lock", sudo=True)
+    before = files(machine)
+    run = pyinfra(machine, "deploy.py", "--data", MORE_PAGES)
+    assert files(machine) == before
+    machine.run("rm /run/ktfleet/lock", sudo=True)
+    assert run.code == 1
+    assert f"lab  refused: another run is changing this host: seen {other}, wanted nobody; wait for it" in run.said
+
+
+def test_two_controllers_at_once(machine: Machine) -> None:
+    """Both are admitted; the slower one is told who was first, and nothing is written twice."""
+    settings = {**environment(machine), "KTFLEET_RESULTS": str(machine.folder / "other-results")}
+    command = [str(PYINFRA), "-y", "inventory/lab.py", "deploy.py", "--data", MORE_PAGES]
+    machine.run("rm -f /etc/ktfleet/sysfs.d/memory.conf", sudo=True)
+    both = [
+        subprocess.Popen(
+            command, cwd=ROOT, env=settings, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    said = [run.communicate()[0] for run in both]
+    codes = sorted(run.returncode for run in both)
+    # The slower one may also come so late that there is nothing left to do.
+    assert codes in ([0, 1], [0, 0]), said
+    assert (1 in codes) == any("another run is changing this host: seen " in text for text in said)
+    assert not any("Traceback" in text for text in said)
+    assert machine.run("ls /run/ktfleet/lock", sudo=True, check=False).returncode != 0, "the lock was given back"
+    assert pyinfra(machine, "deploy.py").proven
+
+
+def test_apt_at_work_for_a_minute_is_waited_for(machine: Machine) -> None:
+    hold = "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, 2); time.sleep(60)"
+    machine.run(f'setsid python3 -c "{hold}" >/dev/null 2>&1 </dev/null &', sudo=True)
+    start = time.monotonic()
+    run = pyinfra(machine, "deploy.py")
+    assert run.proven, run.said
+    assert "waiting for python3 (pid " in run.said
+    assert time.monotonic() - start > 40, "it was waited for"
+
+
+def test_an_interrupted_dpkg_is_refused(machine: Machine) -> None:
+    machine.run("touch /var/lib/dpkg/updates/0001", sudo=True)
+    before = files(machine)
+    run = pyinfra(machine, "deploy.py", "--data", MORE_PAGES)
+    machine.run("rm /var/lib/dpkg/updates/0001", sudo=True)
+    assert run.code == 1
+    assert (
+        "lab  refused: dpkg was interrupted: seen an update in /var/lib/dpkg/updates, wanted every package" in run.said
+    )
     assert files(machine) == before

@@ -131,7 +131,9 @@ def test_the_real_h200_runs_what_was_built_for_it_under_load() -> None:
 
 def test_a_kernel_for_another_card_says_so_in_one_line() -> None:
     """Captured: built for sm_120a, started on an H200."""
-    verdict = judged(plain("h200_wrong_arch"), Gpu(toolkit="13.0"))["gpu kernel"]
+    data = plain("h200_wrong_arch")
+    data["cards"][0]["capability"] = [12, 0]  # as the card that the kernel was built for
+    verdict = judged(data, Gpu(toolkit="13.0"))["gpu kernel"]
     assert verdict.result == "fail"
     assert "no kernel image is available" in str(verdict)
 
