@@ -146,14 +146,16 @@ def settings_markdown(recipe: Recipe) -> str:
     parts = [_INTRODUCTION.format(recipe=recipe.name, before=BEFORE, files=BEFORE_FILES)]
     for writer in Writer:
         parts.append(f"## {_capital(writer.value)}\n\n{_capital(_READ_BACK[writer])}.\n")
-        parts += [_row_markdown(row, recipe) for row in TABLE if row.writer is writer]
+        parts += [_rows_markdown(rows, recipe) for rows in _alike(writer)]
     return "\n".join(parts)
 
 
 _INTRODUCTION = """# Settings
 
 Generated from `ktfleet/plan/settings.py` by `ktfleet settings --markdown`: change it there. Values are for the
-reference workstation (2x Xeon Gold 6138, recipe {recipe}). A setting whose effect was not measured says so.
+reference workstation (2x Xeon Gold 6138, recipe {recipe}). A setting whose effect was not measured says so: nobody
+here has such a machine, and a figure from another one would be a guess. "Skipped" is the verdict of a setting that a
+host rightly lacks; without such a line a missing setting fails.
 What a host had before ktfleet's first change is kept on it: values in `{before}`, replaced files below `{files}`.
 """
 
@@ -162,13 +164,23 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _row_markdown(row: Row, recipe: Recipe) -> str:
+def _alike(writer: Writer) -> list[list[Row]]:
+    """The rows of a writer; those with the same reason together, as one paragraph."""
+    found: dict[str, list[Row]] = {}
+    for row in TABLE:
+        if row.writer is writer:
+            found.setdefault(row.why, []).append(row)
+    return list(found.values())
+
+
+def _rows_markdown(rows: list[Row], recipe: Recipe) -> str:
+    row = rows[0]
     lines = [
-        f"### `{row.key}`\n",
+        f"### {', '.join(f'`{row.key}`' for row in rows)}\n",
         f"**Wanted:** {wanted_text(row, recipe)}\n",
         f"**Why:** {row.why}\n",
         f"**Source:** {row.source}. **Measured effect:** {row.effect}.",
     ]
     if row.absent:
-        lines.append(f'\n**A host may lack it:** {row.absent}. Its verdict is then "skipped".')
+        lines.append(f"\n**Skipped when:** {row.absent}.")
     return "\n".join(lines) + "\n"

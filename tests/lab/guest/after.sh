@@ -30,8 +30,10 @@ chroot "$root" systemctl --quiet mask systemd-networkd-wait-online.service getty
 # Newer than /usr: the first boot has no caches to rebuild (Debian 13's ldconfig.service takes ten seconds for it).
 touch "$root/etc/.updated" "$root/var/.updated"
 # Without PCIDs, which the emulator lacks, page table isolation flushes the whole TLB at each system call, and that is
-# slow to emulate. It stands where an administrator's own options stand, so that a test can see them survive.
-sed -i 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="nopti"/' "$root/etc/default/grub"
+# slow to emulate. A panic starts the machine anew: now and then the emulator runs into a breakpoint of a kernel that
+# patches its own code while it boots (seen with Linux 6.12). Both stand where an administrator's own options stand, so
+# that a test can see them survive.
+sed -i 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="panic=1 nopti"/' "$root/etc/default/grub"
 
 # The build's own apt and dpkg settings (mirror proxies, left-out documentation) are not the machine's.
 rm -f "$root/etc/apt/apt.conf.d/99mmdebstrap" "$root/etc/dpkg/dpkg.cfg.d/99mmdebstrap"

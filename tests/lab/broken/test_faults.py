@@ -5,12 +5,10 @@ from __future__ import annotations
 import shlex
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.lab.deploying import PYINFRA, ROOT, Run, environment, files, pyinfra
-from tests.lab.image import Image
 from tests.lab.machine import Machine
 
 pytestmark = pytest.mark.lab
@@ -33,12 +31,6 @@ MORE_PAGES = 'hugepages={"policy": "hugetlb", "per_node": 128}'
 """Something to change on a converged machine."""
 
 LOST = "the connection was lost: seen its end in '"
-
-
-@pytest.fixture(scope="module")
-def machine(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with Machine(tmp_path_factory.mktemp("faults"), lab_image) as running:
-        yield running
 
 
 def cut_run(machine: Machine, file: str) -> Run:

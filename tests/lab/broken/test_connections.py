@@ -11,18 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.lab.deploying import dry_run
-from tests.lab.image import Image
 from tests.lab.machine import Machine
 
 pytestmark = pytest.mark.lab
 
 TALK = "echo 'Schön, dass du da bist! {\"schema\": 0}'; sleep 1"
-
-
-@pytest.fixture(scope="module")
-def machine(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with Machine(tmp_path_factory.mktemp("odd"), lab_image) as running:
-        yield running
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import pytest
 
 from ktfleet.plan.settings import BANNED_CPUS, COMPACTION, GLIBC_TUNABLES, MEMORY_SWAP_MAX, WAKE_LATENCY
 from tests.lab.deploying import NO_REBOOT, files, pyinfra
-from tests.lab.image import Image
 from tests.lab.machine import Machine
 
 pytestmark = pytest.mark.lab
@@ -33,13 +32,12 @@ NOBODY_HOLDS_IT = "2000000000"
 STATUS = "cat /proc/$(systemctl show -p MainPID --value ktfleet-server)/status"
 
 
-@pytest.fixture(scope="module")
-def machine(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with Machine(tmp_path_factory.mktemp("serving"), lab_image) as running:
-        run = pyinfra(running, "deploy.py", *NO_REBOOT)
-        assert run.proven, run.said
-        running.run(STAND_IN, sudo=True)
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def stand_in(machine: Machine) -> None:
+    """Deployed, and with a unit in the server's place."""
+    run = pyinfra(machine, "deploy.py", *NO_REBOOT)
+    assert run.proven, run.said
+    machine.run(STAND_IN, sudo=True)
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from ktfleet.plan.settings import NODE_HUGEPAGES
 from tests.lab.deploying import SKIPPED, Run, files, pyinfra
-from tests.lab.image import Image
 from tests.lab.machine import Machine
 
 pytestmark = pytest.mark.lab
@@ -26,12 +24,6 @@ systemctl -q enable count-boots.service"""
 
 CLOUD_DROP_IN = "/etc/default/grub.d/50-cloudimg-settings.cfg"
 POOLS = "cat /sys/devices/system/node/node[01]/hugepages/hugepages-2048kB/nr_hugepages"
-
-
-@pytest.fixture(scope="module")
-def machine(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with Machine(tmp_path_factory.mktemp("first-light"), lab_image) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""What is looked at on one machine that is deployed to once: each boot takes a minute."""
