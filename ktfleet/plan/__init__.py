@@ -7,7 +7,7 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, cpu_lists, memory, readback, refusals, unknown, worksheet
+from ktfleet.plan import cores, cpu_lists, memory, notes, readback, refusals, unknown, worksheet
 from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
@@ -16,7 +16,10 @@ from ktfleet.recipes import Recipe
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that was decided for one host. With refusals it is not to be applied."""
+    """Everything that was decided for one host. With refusals it is not to be applied.
+
+    notes: what a person should know although it stops nothing.
+    """
 
     config: Workstation
     recipe: Recipe
@@ -27,11 +30,7 @@ class Plan:
     refusals: tuple[Problem, ...]
     unknown: tuple[Problem, ...]
     worksheet: tuple[worksheet.Item, ...]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a person should know although it stops nothing."""
-        return (*self.cores.notes, *self.memory.notes)
+    notes: tuple[str, ...]
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
@@ -75,6 +74,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         refusals=refusals.refusals(state, config, recipe, need),
         unknown=unknown.unknown(state, config),
         worksheet=worksheet.items(state),
+        notes=(*division.notes, *need.notes, *notes.notes(state)),
     )
 
 
