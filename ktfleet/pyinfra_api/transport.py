@@ -13,10 +13,18 @@ from paramiko import Channel, SSHException, Transport
 from paramiko.channel import ChannelFile, ChannelStderrFile
 
 
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6), ("TCP_USER_TIMEOUT", 90_000))
+"""Seconds, seconds, probes, milliseconds: a host that lost its power is given up after about 90 s, not never."""
+
+
 def nodelay(sock: socket.socket, **arguments: Any) -> Transport:
-    """A paramiko transport_factory that sets TCP_NODELAY first. Sockets without it (a proxy command) are left alone."""
+    """A paramiko transport_factory that sets TCP's options first. Other sockets (a proxy command) are left alone."""
     if isinstance(sock, socket.socket) and sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):  # Linux has all of them, macOS not
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return FleetTransport(sock, **arguments)
 
 

@@ -69,6 +69,8 @@ def test_the_factory_sets_tcp_nodelay() -> None:
         transport = nodelay(client)
         try:
             assert transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+            assert transport.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert transport.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 90_000
         finally:
             transport.close()
 
