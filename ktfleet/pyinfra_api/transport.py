@@ -12,7 +12,6 @@ from typing import Any
 from paramiko import Channel, SSHException, Transport
 from paramiko.channel import ChannelFile, ChannelStderrFile
 
-
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6), ("TCP_USER_TIMEOUT", 90_000))
 """Seconds, seconds, probes, milliseconds: a host that lost its power is given up after about 90 s, not never."""
 
