@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from tests.lab import __main__ as command_line
 from tests.lab import errors
-from tests.lab.conftest import Boot
 from tests.lab.errors import LabError
 from tests.lab.image import Image, cache_folder
 from tests.lab.machine import Machine
@@ -20,12 +18,6 @@ from tests.lab.topology import LAB, REAL, Topology
 def _values(topology: Topology, option: str) -> list[str]:
     arguments = topology.qemu_arguments()
     return [value for name, value in pairwise(arguments) if name == option]
-
-
-def _all(lab: Machine, **commands: str) -> dict[str, str]:
-    """What each command prints, in one ssh session: each login takes an emulated machine seconds."""
-    said = lab.run("; printf '\\1'; ".join(commands.values())).stdout.split("\1")
-    return dict(zip(commands, (text.strip() for text in said), strict=True))
 
 
 def test_the_lab_has_two_sockets_with_a_node_each() -> None:
@@ -101,43 +93,3 @@ def test_a_machine_that_cannot_start_says_why(tmp_path: Path, lab_image: Image) 
     too_large = Topology(node_mib=2**24)
     with pytest.raises(LabError, match=r"did not start: seen .*, wanted a running qemu; read "):
         Machine(tmp_path / "large", lab_image, too_large).start()
-
-
-@pytest.mark.lab
-def test_a_fresh_debian_with_two_sockets_boots_and_reboots(boot: Boot) -> None:
-    lab = boot()
-    assert json.loads((lab.folder / "machine.json").read_text())["port"] == lab.port
-
-    seen = _all(
-        lab,
-        nodes="cat /sys/devices/system/node/online /sys/devices/system/node/node0/distance",
-        cpus="lscpu --parse=CPU,CORE,SOCKET,NODE | grep -v '#'",
-        model="grep -m 1 'model name' /proc/cpuinfo",
-        names="hostname; whoami; sudo whoami",
-        python="python3 -c 'import json, glob, re, hashlib; print(json.dumps(1))'",
-        thp="cat /sys/kernel/mm/transparent_hugepage/enabled",
-        balancing="cat /proc/sys/kernel/numa_balancing",
-        failed="systemctl --failed --no-legend",
-        options="cat /proc/cmdline",
-    )
-    assert seen["nodes"].split() == ["0-1", "10", "21"]
-    assert seen["cpus"].split() == [f"{cpu},{cpu // 2},{cpu // 4},{cpu // 4}" for cpu in range(8)]
-    assert "Gold 6138" in seen["model"]
-    assert seen["names"].split() == ["lab", "ops", "root"]
-    assert seen["python"] == "1"
-    assert "[always]" in seen["thp"]
-    assert seen["balancing"] == "1"
-    assert seen["failed"] == ""
-
-    # The cloud drop-in, not /etc/default/grub, has the last word on the default options; update-grub works here.
-    assert seen["options"].split()[-3:] == ["nopti", "console=ttyS0,115200", "quiet"]
-    lab.run(
-        "echo 'GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT lab=1\"' > /etc/default/grub.d/99.cfg",
-        sudo=True,
-    )
-    lab.run("update-grub", sudo=True)
-    lab.reboot()  # returns when a boot with another id answers, on the same port
-    assert lab.run("cat /proc/cmdline").stdout.split()[-2:] == ["quiet", "lab=1"]
-
-    lab.stop()
-    assert not lab.running

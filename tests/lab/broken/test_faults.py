@@ -66,14 +66,18 @@ def test_a_repaired_host_converges(machine: Machine) -> None:
 
 @pytest.mark.parametrize("file", STAGES)
 def test_a_cut_connection(machine: Machine, file: str) -> None:
+    """Each goes on from where the one before was cut."""
     cut = cut_run(machine, file)
     assert cut.code == 1, cut.said
     assert cut.said.count(LOST) == 1, cut.said
     assert "Traceback" not in cut.said
+    assert file in machine.run(f"ls {file}", sudo=True).stdout
+
+
+def test_a_run_after_all_the_cuts_converges(machine: Machine) -> None:
     again = pyinfra(machine, "deploy.py")
     assert again.proven, again.said
     assert half_written(machine) == ""
-    assert file in machine.run(f"ls {file}", sudo=True).stdout
 
 
 @pytest.mark.parametrize(("broken", "repair", "line"), [

@@ -115,8 +115,7 @@ def test_another_pool_size_is_one_line_of_one_file(machine: Machine) -> None:
     assert machine.run(POOLS).stdout.split() == ["64", "64"]
 
 
-@pytest.mark.usefixtures("first")
-@pytest.mark.parametrize(("by_hand", "key", "seen", "wanted"), [
+BY_HAND = (
     ("sysctl -q -w vm.swappiness=60", "vm.swappiness", "60", "1"),
     ("echo always > /sys/kernel/mm/transparent_hugepage/enabled",
      "/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise"),
@@ -124,15 +123,18 @@ def test_another_pool_size_is_one_line_of_one_file(machine: Machine) -> None:
      "3 at /sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages (of 2)", "64"),
     ("systemctl -q unmask suspend.target", "suspend.target", "not masked", "masked"),
     ("echo '# mine' >> /etc/sysctl.d/zz-ktfleet.conf", "/etc/sysctl.d/zz-ktfleet.conf", "other content", "our content"),
-])  # fmt: skip
-def test_a_value_changed_by_hand_fails_exactly_its_row(
-    machine: Machine, by_hand: str, key: str, seen: str, wanted: str
-) -> None:
-    machine.run(by_hand, sudo=True)
+)  # fmt: skip
+"""What a person changes, and the row, seen and wanted, of the verdict that has to follow."""
+
+
+@pytest.mark.usefixtures("first")
+def test_values_changed_by_hand_fail_exactly_their_rows(machine: Machine) -> None:
+    machine.run("; ".join(command for command, *_ in BY_HAND), sudo=True)
     run = pyinfra(machine, "checks/drift.py")
     assert run.done.returncode == 1
-    assert run.results("fail", "inconclusive") == {key}
-    assert f"{key}: seen {seen}, wanted {wanted}; run deploy.py again. Why: {run.verdicts[key]['why']}" in run.said
+    assert run.results("fail", "inconclusive") == {key for _, key, *_ in BY_HAND}
+    for _, key, seen, wanted in BY_HAND:
+        assert f"{key}: seen {seen}, wanted {wanted}; run deploy.py again. Why: {run.verdicts[key]['why']}" in run.said
     repaired = pyinfra(machine, "deploy.py")
     assert (repaired.done.returncode, repaired.results("fail")) == (0, set()), repaired.said
 
