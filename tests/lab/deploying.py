@@ -86,7 +86,16 @@ def environment(machine: Machine) -> dict[str, str]:
 
 
 def pyinfra(machine: Machine, deploy: str, *arguments: str) -> Run:
-    command = [str(PYINFRA), "-y", "--json", "inventory/lab.py", deploy, *arguments]
+    return _run(machine, "-y", "--json", "inventory/lab.py", deploy, *arguments)
+
+
+def dry_run(machine: Machine, *arguments: str) -> Run:
+    """A run of deploy.py that touches nothing. Without -y and --json: pyinfra compares nothing with them."""
+    return _run(machine, "--dry", "inventory/lab.py", "deploy.py", *arguments)
+
+
+def _run(machine: Machine, *arguments: str) -> Run:
+    command = [str(PYINFRA), *arguments]
     stored = machine.folder / "results" / "lab.json"
     stored.unlink(missing_ok=True)
     done = subprocess.run(
@@ -101,11 +110,6 @@ def pyinfra(machine: Machine, deploy: str, *arguments: str) -> Run:
     checks = json.loads(stored.read_text())["checks"] if stored.exists() else {}
     verdicts = checks.get("drift", {"verdicts": []})["verdicts"]
     return Run(done, {verdict["key"]: verdict for verdict in verdicts})
-
-
-def dry_run(machine: Machine, *arguments: str) -> Run:
-    """A run of deploy.py that touches nothing."""
-    return pyinfra(machine, "deploy.py", "--dry", *arguments)
 
 
 def files(machine: Machine) -> dict[str, str]:
