@@ -7,7 +7,7 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, cpu_lists, memory, readback, refusals, unknown, worksheet
+from ktfleet.plan import cores, cpu_lists, gpu, memory, readback, refusals, unknown, worksheet
 from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
@@ -27,11 +27,12 @@ class Plan:
     refusals: tuple[Problem, ...]
     unknown: tuple[Problem, ...]
     worksheet: tuple[worksheet.Item, ...]
+    driver: gpu.Installation | None
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know although it stops nothing."""
-        return (*self.cores.notes, *self.memory.notes)
+        return (*self.cores.notes, *self.memory.notes, *(self.driver.notes if self.driver else ()))
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
@@ -54,6 +55,7 @@ class Plan:
                 "policy": self.memory.policy,
                 "per_node": {str(node): self.memory.hugepages_per_node for node in self.cores.worker_cpus},
             },
+            "packages": list(self.driver.packages) if self.driver else [],
             "settings": [
                 {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
             ],
@@ -75,6 +77,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         refusals=refusals.refusals(state, config, recipe, need),
         unknown=unknown.unknown(state, config),
         worksheet=worksheet.items(state),
+        driver=gpu.installation(state, config),
     )
 
 
