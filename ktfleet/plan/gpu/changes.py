@@ -110,7 +110,8 @@ def _simulate(made: Installation, names: tuple[str, ...]) -> str:
         f", wanted all of them there; look for them in {made.url} and the distribution's sources, "
         "or correct gpu.driver_branch and gpu.toolkit"
     )
-    no_solution = ", wanted a solution; see the messages above"
+    component = " (NVIDIA's guide wants Debian's contrib enabled)" if made.row.modules.value == "dkms" else ""
+    no_solution = f", wanted a solution; see the messages above{component}"
     removes = ", wanted none; remove them yourself, then run deploy.py again"
     apt = f"{_ENVIRONMENT} apt-get --simulate install --no-install-recommends"
     patterns = "s/^E: Unable to locate package //p; s/^E: Package '\\([^']*\\)' has no installation candidate.*/\\1/p"

@@ -310,6 +310,12 @@ def test_another_error_of_apt_is_told_with_its_messages(tmp_path: Path) -> None:
     assert "seen E: Unable to correct problems, you have held, wanted a solution" in done.stderr
 
 
+def test_debian_is_told_about_contrib() -> None:
+    debian = host("debian", "12")
+    assert "contrib" in changes.install(made(debian), debian)[1]
+    assert "contrib" not in changes.install(PLAN, host())[1]
+
+
 def test_a_possible_installation_goes_on(tmp_path: Path) -> None:
     done = simulated(tmp_path / "bin", "Inst gcc (4:13.2 Ubuntu:24.04/noble [amd64])\nConf gcc", 0)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
