@@ -3,7 +3,8 @@
 from pyinfra import host, inventory
 
 from checks import drift
-from tasks import cpu, kernel, memory, power, preflight, service, system
+from checks import gpu as gpu_check
+from tasks import cpu, gpu, kernel, memory, power, preflight, service, system
 
 plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
 preflight.remember(plan)  # what was there before, kept on the host
@@ -11,8 +12,10 @@ system.tune(plan)
 kernel.tune(plan)
 memory.tune(plan)
 cpu.tune(plan)
+gpu.install(plan)  # may install a kernel and ask for a reboot
 power.tune(plan)
 service.prepare(plan)
 kernel.reboot_if_needed(plan)
 drift.check(plan)  # after everything else: it proves what the reboot left
+gpu_check.check(plan)
 preflight.release()

@@ -12,8 +12,8 @@ channel of its own), counted by sshd and not by pyinfra; connecting is counted a
 Beside it, bench/plain_deploy.py: pyinfra's own facts and operations for the same decisions on the same tree, and both
 with and without TCP_NODELAY (ktfleet's inventory has it, pyinfra's default has not). Compared: what it takes to find
 out that nothing has to be changed. Not compared: the plain file judges fewer refusals, proves nothing at the end,
-keeps no results; its systemctl answers at once. Not in any figure: a real network, and the time that real /proc and
-/sys files take.
+keeps no results; its systemctl answers at once. Not in any figure: a card (gpu = None), a real network, and
+the time that real /proc and /sys files take.
 
 A run that fails, changes anything, has a bad verdict or changes the tree ends the bench with exit code 2.
 Machines are noisy: compare within one run. CPU seconds are pyinfra's alone, without sshd's and the probe's. They are
@@ -192,10 +192,10 @@ def _places(key: str, fresh: HostState) -> list[str]:
 
 
 def _group_data() -> dict[str, Any]:
-    """inventory/group_data/ws.py, as pyinfra reads it."""
+    """inventory/group_data/ws.py, as pyinfra reads it, without a card: the captured tree has no driver to measure."""
     names: dict[str, Any] = {}
     exec((ROOT / "inventory/group_data/ws.py").read_text(), names)
-    return {name: value for name, value in names.items() if not name.startswith("_")}
+    return {name: value for name, value in names.items() if not name.startswith("_")} | {"gpu": None}
 
 
 def _state(folder: Path) -> HostState:
@@ -228,6 +228,7 @@ def _digest(tree: Path) -> str:
 
 def _variants(folder: Path, server: sshd.Sshd, made: Plan, tree: Path) -> list[Variant]:
     """ktfleet as the inventory has it comes first; the ratios are against it."""
+    no_card: dict[str, Any] = {"gpu": None}
     nagle: dict[str, Any] = {"ssh_paramiko_connect_kwargs": {}}
     group_data = "--group-data", str(ROOT / "inventory/group_data")
     plain = {"_sudo": True, "root": str(tree), "rendered": str(folder / "rendered"), "wanted": _wanted(made, folder)}
@@ -248,8 +249,8 @@ def _variants(folder: Path, server: sshd.Sshd, made: Plan, tree: Path) -> list[V
         return Variant(name, command, results=folder / slug / "results" if ours else None)
 
     return [
-        variant("ktfleet", "deploy.py", {}, *group_data, ours=True),
-        variant("ktfleet, Nagle", "deploy.py", nagle, *group_data, ours=True),
+        variant("ktfleet", "deploy.py", no_card, *group_data, ours=True),
+        variant("ktfleet, Nagle", "deploy.py", nagle | no_card, *group_data, ours=True),
         variant("plain pyinfra", "bench/plain_deploy.py", plain),
         variant("plain pyinfra, nodelay", "bench/plain_deploy.py", plain, "--group-data", str(nodelay)),
     ]

@@ -106,6 +106,7 @@ def plan_text(plan: Plan) -> str:
     lines.append(f"other threads: CPUs {ranges(plan.cores.other_cpus) or 'none'}")
     lines.append(f"huge pages: {plan.memory.policy}, {plan.memory.hugepages_per_node} a node")
     lines += [f"{setting.row.writer.value} {setting.key} = {setting.wanted}" for setting in plan.settings]
+    lines += [f"package {name}" for name in (plan.driver.packages if plan.driver else ())]
     return "\n".join(lines)
 
 

@@ -18,5 +18,5 @@ def tune(plan: Plan) -> None:
 
 @deploy("Reboot")
 def reboot_if_needed(plan: Plan) -> None:
-    """Reboot if the running command line is not the one of the next boot."""
-    operations.reboot_if_needed(plan, name="Reboot if the command line changed")
+    """Reboot if the running command line or driver is not the one of the next boot."""
+    operations.reboot_if_needed(plan, name="Reboot if only that helps")

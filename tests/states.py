@@ -7,15 +7,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ktfleet.host.state import SCHEMA, HostState, Unit
+from ktfleet.host.state import SCHEMA, HostState, Nvidia, Unit
 from ktfleet.plan import Plan
 from ktfleet.plan.files import paths, render
+from ktfleet.plan.gpu.refusals import OPEN_LICENCE
 from ktfleet.plan.places import (
     BOOT_UNIT_ENABLED,
     BOOT_UNIT_PATH,
     COMPACTED,
     IRQBALANCE_UNIT,
     LOCK,
+    PERSISTENCED_ENABLED,
+    PERSISTENCED_UNIT,
+    POWER_LIMIT,
+    POWER_LIMIT_ENABLED,
     SERVER_UNIT,
     TIME_SERVICES,
     unit_file,
@@ -45,6 +50,7 @@ from ktfleet.plan.storage import LEAST_FREE
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
+DRIVER = "580.95.05"
 
 
 def workstation(
@@ -89,6 +95,7 @@ FRESH: dict[str, Any] = {
     "files": dict.fromkeys(paths()),
     "links": {
         **dict.fromkeys((*(unit_file(row.key) for row in TABLE if row.writer is Writer.MASK), BOOT_UNIT_ENABLED)),
+        **dict.fromkeys((PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)),
         **dict.fromkeys(TIME_SERVICES),
         TIME_SERVICES[0]: "/lib/systemd/system/systemd-timesyncd.service",
     },
@@ -125,6 +132,7 @@ def converged(plan: Plan) -> HostState:
     wanted = {setting.key: setting.wanted for setting in plan.settings}
     cmdline = " ".join(f"{key}={wanted[key]}" for key in OPT_INS if key in wanted)
 
+    limited = plan.driver is not None and plan.driver.wanted.power_limit_w is not None
     balancer = Unit(active=True, environment={BANNED_CPUS: wanted[BANNED_CPUS]})
 
     def applied(path: str, text: str) -> str:
@@ -134,8 +142,18 @@ def converged(plan: Plan) -> HostState:
         update={
             "sysctl": {name: applied(name, text) for name, text in state.sysctl.items()},
             "sysfs": {path: applied(path, text) for path, text in state.sysfs.items()},
-            "files": {path: render(plan, path).sha256 for path in paths()},
-            "links": {**dict.fromkeys(state.links, "/dev/null"), BOOT_UNIT_ENABLED: BOOT_UNIT_PATH},
+            "files": {
+                **{path: render(plan, path).sha256 for path in paths()},
+                **({plan.driver.keyring: "its digest"} if plan.driver else {}),
+            },
+            "links": {
+                **dict.fromkeys(state.links, "/dev/null"),
+                BOOT_UNIT_ENABLED: BOOT_UNIT_PATH,
+                PERSISTENCED_ENABLED: f"/lib/systemd/system/{PERSISTENCED_UNIT}" if plan.driver else None,
+                POWER_LIMIT_ENABLED: POWER_LIMIT if limited else None,
+            },
+            "nvidia": Nvidia(loaded=DRIVER, on_disk=DRIVER, license=OPEN_LICENCE) if plan.driver else Nvidia(),
+            "packages": state.packages.model_copy(update={"installed": _packages(plan)}),
             "apt": {s.key: s.wanted for s in plan.of(Writer.APT)},
             "journald": {s.key: s.wanted for s in plan.of(Writer.JOURNALD)},
             "units": {**state.units, IRQBALANCE_UNIT: balancer},
@@ -144,6 +162,15 @@ def converged(plan: Plan) -> HostState:
             "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
         }
     )
+
+
+def _packages(plan: Plan) -> dict[str, str]:
+    """What a host has whose driver and toolkit are installed."""
+    made = plan.driver
+    if made is None:
+        return {}
+    driver = {name: f"{DRIVER}-1" for name in made.driver if not name.startswith("linux-")}
+    return {**dict.fromkeys(made.packages, "6.1.164-1"), **driver}
 
 
 def serving(plan: Plan, state: HostState) -> HostState:

@@ -66,9 +66,9 @@ class Boot(Frozen):
 
     `loader` is "grub" or "systemd-boot". `next_cmdline` are the arguments and `next_kernel` the release of the first
     Linux entry of the generated grub.cfg, what the next boot will get; None when the loader is not GRUB. `efi`: whether
-    the firmware booted it by UEFI; `secure_boot`: whether Secure Boot is on. `drop_ins` maps every file
-    that can set the kernel command line (/etc/default/grub, /etc/default/grub.d/*.cfg, /etc/kernel/cmdline) to
-    its sha256.
+    the firmware booted it by UEFI; `secure_boot`: whether Secure Boot is on. `dkms_key_enrolled`: whether the firmware
+    trusts the key that DKMS signs with, only read under Secure Boot. `drop_ins` maps every file that can set the kernel
+    command line (/etc/default/grub, /etc/default/grub.d/*.cfg, /etc/kernel/cmdline) to its sha256.
     """
 
     loader: str | None = None
@@ -76,6 +76,7 @@ class Boot(Frozen):
     next_kernel: str | None = None
     efi: bool | None = None
     secure_boot: bool | None = None
+    dkms_key_enrolled: bool | None = None
     drop_ins: dict[str, str] = Field(default_factory=dict)
 
 

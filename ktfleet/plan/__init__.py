@@ -7,7 +7,7 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, cpu_lists, memory, notes, readback, refusals, unknown, worksheet
+from ktfleet.plan import cores, cpu_lists, gpu, memory, notes, readback, refusals, unknown, worksheet
 from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
@@ -31,6 +31,7 @@ class Plan:
     unknown: tuple[Problem, ...]
     worksheet: tuple[worksheet.Item, ...]
     notes: tuple[str, ...]
+    driver: gpu.Installation | None
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
@@ -53,6 +54,7 @@ class Plan:
                 "policy": self.memory.policy,
                 "per_node": {str(node): self.memory.hugepages_per_node for node in self.cores.worker_cpus},
             },
+            "packages": list(self.driver.packages) if self.driver else [],
             "settings": [
                 {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
             ],
@@ -64,6 +66,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
     division = cores.assign(state, config.cpuinfer)
     need = memory.divide(recipe, config.hugepages, division.pools)
     layout = _layout(state, config, need)
+    driver = gpu.installation(state, config)
     return Plan(
         config=config,
         recipe=recipe,
@@ -74,7 +77,8 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         refusals=refusals.refusals(state, config, recipe, need),
         unknown=unknown.unknown(state, config),
         worksheet=worksheet.items(state),
-        notes=(*division.notes, *need.notes, *notes.notes(state)),
+        notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state)),
+        driver=driver,
     )
 
 

@@ -31,6 +31,7 @@ from ktfleet.plan.places import (
     SYSFS,
     WRITE_SYSFS,
 )
+from ktfleet.plan.request import LOOKED_AT
 from ktfleet.plan.row import Concern, Setting, Writer
 
 Commands = tuple[str, ...]
@@ -140,7 +141,7 @@ def remember(plan: Plan, state: HostState) -> Commands:
     values = {s.key: dict(readback.values(s.row, state)) for s in plan.settings if s.key not in state.before}
     kept = state.before.get(FILES)
     known = kept if isinstance(kept, dict) else {}
-    files = {path: digest for path, digest in state.files.items() if path not in known}
+    files = {path: digest for path, digest in state.files.items() if path not in known and path not in LOOKED_AT}
     if not values and not files:
         return ()
     record = {**state.before, **values, FILES: {**known, **files}}

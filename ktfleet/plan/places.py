@@ -36,6 +36,18 @@ WRITE_SYSFS = "/usr/local/lib/ktfleet/write-sysfs"
 MEASURE = "/usr/local/lib/ktfleet/measure"
 """On the host: the programs that measure it, and pynvml."""
 
+NVIDIA_SOURCE = "/etc/apt/sources.list.d/ktfleet-nvidia.sources"
+NVIDIA_PIN = "/etc/apt/preferences.d/ktfleet-nvidia"
+NOUVEAU_BLACKLIST = "/etc/modprobe.d/ktfleet-nouveau.conf"
+PERSISTENCED_UNIT = "nvidia-persistenced.service"
+PERSISTENCED = f"/etc/systemd/system/{PERSISTENCED_UNIT}.d/zz-ktfleet.conf"
+PERSISTENCED_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{PERSISTENCED_UNIT}"
+POWER_LIMIT_UNIT = "ktfleet-gpu-power.service"
+POWER_LIMIT = f"/etc/systemd/system/{POWER_LIMIT_UNIT}"
+POWER_LIMIT_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{POWER_LIMIT_UNIT}"
+NVIDIA_UNINSTALL = "/usr/bin/nvidia-uninstall"
+"""NVIDIA's runfile leaves it; no package has it."""
+
 SYSFS: dict[Concern, str] = {
     "memory": "/etc/ktfleet/sysfs.d/memory.conf",
     "cpu": "/etc/ktfleet/sysfs.d/cpu.conf",

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from ktfleet.config import Workstation
 from ktfleet.plan import files, storage
+from ktfleet.plan.gpu import packages as gpu
 from ktfleet.plan.places import (
     BEFORE,
     BOOT_UNIT_ENABLED,
     COMPACTED,
     IRQBALANCE_UNIT,
     LOCK,
+    NVIDIA_UNINSTALL,
+    PERSISTENCED_ENABLED,
+    POWER_LIMIT_ENABLED,
     SERVER_UNIT,
     TIME_SERVICES,
     unit_file,
@@ -19,8 +23,14 @@ from ktfleet.plan.places import (
 from ktfleet.plan.row import Writer
 from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
 
-PACKAGES = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*", "cuda-*")
+PACKAGES = gpu.DRIVER_PATTERNS
 """Patterns of package names whose versions are told."""
+
+LOOKED_AT = (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
+"""Files that are no managed ones but that a decision about the card depends on."""
+
+
+GPU_UNITS = (PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,8 @@ class Request:
 
 
 def request(config: Workstation | None = None) -> Request:
-    """Everything that a plan, its changes and its verdicts look at."""
+    """Everything that a plan, its changes and its verdicts look at. None: of any configuration."""
+    card = config is None or config.gpu is not None
 
     def keys(writer: Writer) -> tuple[str, ...]:
         return tuple(row.key for row in TABLE if row.writer is writer)
@@ -50,13 +61,13 @@ def request(config: Workstation | None = None) -> Request:
     return Request(
         sysctl=keys(Writer.SYSCTL),
         sysfs=(*keys(Writer.SYSFS), *READ_TOO),
-        files=files.paths(),
-        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES),
+        files=(*files.paths(), *(LOOKED_AT if card else ())),
+        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES, *GPU_UNITS),
         texts=(LOCK, COMPACTED),
         mounts=storage.asked_paths(config),
         units=(SERVER_UNIT, IRQBALANCE_UNIT),
         environment=(GLIBC_TUNABLES, BANNED_CPUS),
-        packages=PACKAGES,
+        packages=(*PACKAGES, *(gpu.patterns() if card else ())),
         apt=keys(Writer.APT),
         journald=keys(Writer.JOURNALD),
         before=BEFORE,

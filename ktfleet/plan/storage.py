@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
+from ktfleet.plan.gpu import installation
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB
 
@@ -13,10 +14,13 @@ MIB = 1024**2
 LEAST_FREE = {"/": GIB, "/boot": 200 * MIB, "/etc": 50 * MIB, "/usr/local": 50 * MIB, "/var": 200 * MIB}
 """Where ktfleet writes -> bytes that must be free. Enough for files, a journal and one initramfs (an estimate)."""
 
+TOOLKIT = {"/usr/local": 7 * GIB, "/var": 4 * GIB}
+"""The same while the CUDA toolkit is still to come: its files, and apt's downloads (estimates)."""
+
 
 def problems(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     """File systems that are read-only or too full, and a data folder that is not on a disk of its own."""
-    return (*_read_only(state), *_full(state), *_data_folder(state, config))
+    return (*_read_only(state), *_full(state, config), *_data_folder(state, config))
 
 
 def asked_paths(config: Workstation | None = None) -> tuple[str, ...]:
@@ -43,9 +47,12 @@ def _read_only(state: HostState) -> Iterator[Problem]:
             yield Problem(what, f"{held.device} mounted ro on {mount}", "a writable one", do)
 
 
-def _full(state: HostState) -> Iterator[Problem]:
+def _full(state: HostState, config: Workstation) -> Iterator[Problem]:
+    made = installation(state, config)
+    toolkit = TOOLKIT if made and made.toolkit not in state.packages.installed else {}
     for mount, paths in _by_mount(state).items():
-        held, wanted = state.mounts[paths[0]], max(LEAST_FREE[path] for path in paths)
+        held = state.mounts[paths[0]]
+        wanted = max(*(LEAST_FREE[path] for path in paths), sum(toolkit.get(path, 0) for path in paths))
         if held.free is not None and held.free < wanted and not held.read_only:
             do = "free some: `journalctl --vacuum-size=500M`, `apt-get clean`, `apt-get autoremove`"
             yield Problem(f"too little free space on {mount}", _mib(held.free), f"at least {_mib(wanted)}", do)

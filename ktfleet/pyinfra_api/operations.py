@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
@@ -11,8 +11,10 @@ from pyinfra.connectors.local import LocalConnector
 
 from ktfleet import results, verdict
 from ktfleet.plan import Plan, command_line
+from ktfleet.plan import reboot as rebooting
 from ktfleet.plan.busy import busy
 from ktfleet.plan.changes import Change
+from ktfleet.plan.gpu.changes import prove_module
 from ktfleet.pyinfra_api import lock, reboot
 from ktfleet.pyinfra_api import settle as settling
 from ktfleet.pyinfra_api.facts import forget, host_state
@@ -40,6 +42,15 @@ def apply(plan: Plan, change: Change) -> Commands:
 
 
 @operation()
+def tell(plan: Plan, reason: Callable[[Plan], str | None]) -> Commands:
+    """Say why something is not done. It is no change."""
+    line = reason(plan)
+    if line and state.is_executing:
+        logger.info(f"{host.print_prefix}{line}")
+    yield from ()
+
+
+@operation()
 def settle(plan: Plan) -> Commands:
     """Wait for a host that is busy with itself: a first boot, a package manager at work."""
     seen = host_state(host, plan.config)
@@ -58,9 +69,9 @@ def release() -> Commands:
 
 @operation()
 def reboot_if_needed(plan: Plan) -> Commands:
-    """Reboot once if the next boot has another command line of ours than this one."""
+    """Reboot once if only that brings the command line, or the card's driver."""
     seen = host_state(host, plan.config)
-    reasons = command_line.reboot_reasons(plan, seen) if seen else ()
+    reasons = rebooting.reasons(plan, seen) if seen else ()
     if not seen or not reasons:
         return
     # While preparing, the command line is not yet written: only announce what will happen then.
@@ -72,6 +83,8 @@ def reboot_if_needed(plan: Plan) -> Commands:
     else:
         arguments = host.current_op_global_arguments
         sudo = bool(arguments and arguments["_sudo"])
+        for command in prove_module(plan, seen):
+            yield StringCommand(command)
         # Somebody may have begun to install packages since the first look.
         yield FunctionCommand(settling.wait, (plan,), {})
         yield FunctionCommand(reboot.reboot, (seen.kernel.boot_id, seen.boot.next_kernel, reasons, sudo), {})

@@ -48,7 +48,7 @@ def needs_a_reboot() -> HostState:
 
 @pytest.mark.parametrize(("task", "state", "cut", "operation"), [
     (memory.tune, workstation(), "sync /etc/sysctl.d/", "Memory | Place the files"),
-    (kernel.reboot_if_needed, needs_a_reboot(), "systemctl reboot", "Reboot | Reboot if the command line changed"),
+    (kernel.reboot_if_needed, needs_a_reboot(), "systemctl reboot", "Reboot | Reboot if only that helps"),
 ])  # fmt: skip
 def test_one_line_for_the_host_that_is_lost(
     task: Any, state: HostState, cut: str, operation: str, caplog: pytest.LogCaptureFixture

@@ -18,7 +18,7 @@ from tests.fake.hosts import FakeHost, ScriptedConnector, execute, fleet
 from tests.states import converged, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
-PLAN = plan.make(workstation(), Workstation(kernel_command_line=("mitigations",)), RECIPE)
+PLAN = plan.make(workstation(), Workstation(kernel_command_line=("mitigations",), gpu=None), RECIPE)
 REBOOT = "(sleep 1; systemctl reboot) >/dev/null 2>&1 &"
 BOOT_UNIT_ENDS = "timeout 300 systemctl start ktfleet-sysfs.service"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ktfleet import plan, recipes, verdict
-from ktfleet.config import Hugepages, Workstation
+from ktfleet.config import Gpu, Hugepages, Workstation
 from ktfleet.host.state import HostState, Unit
 from ktfleet.plan import Plan, files, places
 from ktfleet.plan.row import Row, Writer
@@ -24,7 +24,7 @@ from ktfleet.verdict import Verdict
 from tests.states import converged, serving, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
-EVERYTHING = Workstation(kernel_command_line=("mitigations", "transparent_hugepage"))
+EVERYTHING = Workstation(gpu=Gpu(power_limit_w=450), kernel_command_line=("mitigations", "transparent_hugepage"))
 PLAN = plan.make(workstation(), EVERYTHING, RECIPE)
 CONVERGED = serving(PLAN, converged(PLAN))
 
@@ -262,7 +262,7 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "40 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "45 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 39 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 44 pass"
     assert verdict.summary(()) == "nothing was checked"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from functools import partial
 
 from ktfleet.host.probe.reader import Reader
 from ktfleet.host.probe.values import ReadError, parse_line, seen
@@ -24,6 +25,8 @@ SYSTEMD_BOOT = (
 )
 EFI = "/sys/firmware/efi"
 SECURE_BOOT = EFI + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+MOK_LIST = (EFI + "/mok-variables/MokListRT", EFI + "/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23")
+DKMS_KEY = "/var/lib/dkms/mok.pub"
 DROP_INS = ("/etc/default/grub", "/etc/default/grub.d/*.cfg", "/etc/kernel/cmdline")
 CLOUD_INIT = "/run/cloud-init"
 REBOOT_REQUIRED = "/run/reboot-required"
@@ -116,12 +119,14 @@ def read_boot(reader: Reader, cmdline: str | None) -> dict[str, Any]:
         reader.note("boot.next_cmdline", "only read from grub.cfg, and the loader is not grub")
         reader.note("boot.next_kernel", "only read from grub.cfg, and the loader is not grub")
     efi = read_presence(reader, EFI)
+    secure_boot = efi and read_secure_boot(reader)
     return {
         "loader": loader,
         "next_cmdline": reader.first(GRUB_CFG, parse_grub_cfg) if loader == "grub" else None,
         "next_kernel": reader.first(GRUB_CFG, parse_grub_kernel) if loader == "grub" else None,
         "efi": efi,
-        "secure_boot": efi and read_secure_boot(reader),
+        "secure_boot": secure_boot,
+        "dkms_key_enrolled": read_dkms_key(reader) if secure_boot else None,
         "drop_ins": drop_ins,
     }
 
@@ -143,6 +148,15 @@ def read_secure_boot(reader: Reader) -> bool | None:
     if reader.names(EFI + "/efivars") and not reader.exists(SECURE_BOOT) and SECURE_BOOT not in reader.reasons:
         return False
     return reader.get(SECURE_BOOT, read)
+
+
+def read_dkms_key(reader: Reader) -> bool | None:
+    """Whether the machine owner's list holds DKMS's certificate. Without either file: it does not."""
+    key = reader.find(DKMS_KEY, partial(reader.data, DKMS_KEY))
+    lists = [reader.find(path, partial(reader.data, path)) for path in MOK_LIST]
+    if key and any(key in data for data in lists if data):
+        return True
+    return None if {DKMS_KEY, *MOK_LIST} & set(reader.reasons) else False
 
 
 def parse_cloud_result(text: str) -> str:

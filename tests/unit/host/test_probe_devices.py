@@ -178,3 +178,31 @@ def test_the_kernel_of_the_next_boot(tree: Path) -> None:
     seen = state(tree)
     assert (seen.boot.next_kernel, seen.boot.next_cmdline) == (None, "ro")
     assert seen.unreadable["/boot/grub/grub.cfg"] == "no vmlinuz-RELEASE: seen '/boot/bzImage'"
+
+
+KEY = "/var/lib/dkms/mok.pub"
+VARIABLE, FILE = boot.MOK_LIST[1], boot.MOK_LIST[0]
+
+
+@pytest.mark.parametrize(("files", "on", "wanted"), [
+    ({KEY: b"certificate", FILE: b"head certificate tail"}, True, True),
+    ({KEY: b"certificate", VARIABLE: b"\6\0\0\0head certificate tail"}, True, True),
+    ({KEY: b"certificate", FILE: b"another"}, True, False),
+    ({KEY: b"certificate"}, True, False),
+    ({FILE: b"certificate"}, True, False),
+    ({KEY: b"", FILE: b"certificate"}, True, False),
+    ({KEY: b"certificate", FILE: b"certificate"}, False, None),
+])  # fmt: skip
+def test_the_key_of_dkms(tree: Path, files: dict[str, bytes], on: bool, wanted: bool | None) -> None:
+    put(tree, boot.SECURE_BOOT, b"\6\0\0\0" + bytes([on]))
+    for path, data in files.items():
+        put(tree, path, data)
+    assert state(tree).boot.dkms_key_enrolled is wanted
+
+
+def test_a_list_of_keys_that_cannot_be_read_is_unknown(tree: Path) -> None:
+    put(tree, boot.SECURE_BOOT, b"\6\0\0\0\1")
+    put(tree, KEY, b"certificate")
+    (tree / FILE.lstrip("/")).mkdir(parents=True)
+    seen = state(tree)
+    assert (seen.boot.dkms_key_enrolled, seen.unreadable[FILE]) == (None, "is a directory")

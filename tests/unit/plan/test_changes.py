@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
-from ktfleet.config import Workstation
+from ktfleet.config import Gpu, Workstation
 from ktfleet.host.state import Unit
 from ktfleet.plan import changes, files, places
 from ktfleet.plan.files import File
+from ktfleet.plan.gpu import changes as gpu
 from ktfleet.plan.settings import BANNED_CPUS, GOVERNOR
 from tests.states import converged, workstation
 
@@ -31,7 +32,15 @@ EVERY = (
     changes.place(places.APT),
     changes.limit_journal,
     changes.prepare_server,
+    gpu.fetch_keyring,
+    gpu.add_repository,
+    gpu.install,
+    gpu.blacklist,
+    gpu.load,
+    gpu.persist,
+    gpu.limit_power,
 )
+LIMITED = Gpu(power_limit_w=450)
 
 
 def made(**config: Any) -> plan.Plan:
@@ -44,7 +53,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("config", [{}, {"kernel_command_line": ("mitigations",)}])
+@pytest.mark.parametrize("config", [{}, {"kernel_command_line": ("mitigations",)}, {"gpu": None}, {"gpu": LIMITED}])
 def test_a_converged_host_gets_no_command(config: dict[str, Any]) -> None:
     wanted = made(**config)
     state = converged(wanted)
@@ -52,7 +61,7 @@ def test_a_converged_host_gets_no_command(config: dict[str, Any]) -> None:
 
 
 def test_a_fresh_host_gets_each_change() -> None:
-    wanted = made(kernel_command_line=("mitigations",))
+    wanted = made(kernel_command_line=("mitigations",), gpu=LIMITED)
     state = workstation()
     state = state.model_copy(update={"links": dict.fromkeys(state.links)})  # no time service either
     assert all(change(wanted, state) for change in EVERY)
@@ -60,7 +69,7 @@ def test_a_fresh_host_gets_each_change() -> None:
 
 @pytest.mark.parametrize("path", [path for path in files.paths() if path != places.COMMAND_LINE])
 def test_each_file_is_placed_by_exactly_one_change(path: str) -> None:
-    wanted = made()
+    wanted = made(gpu=LIMITED)
     state = converged(wanted)
     state = state.model_copy(update={"files": {**state.files, path: "other"}})
     commands = [command for change in EVERY for command in change(wanted, state)]

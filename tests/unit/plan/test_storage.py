@@ -4,7 +4,7 @@ import pytest
 
 from ktfleet import plan, recipes
 from ktfleet.config import Data, Workstation
-from ktfleet.host.state import HostState, Mount
+from ktfleet.host.state import HostState, Mount, Packages
 from ktfleet.plan.request import request
 from ktfleet.plan.storage import MIB
 from tests.states import workstation
@@ -45,12 +45,25 @@ def test_one_read_only_file_system_is_named() -> None:
 def test_a_full_root(free: int | None, full: bool) -> None:
     state = workstation()
     mounts = {path: mount.model_copy(update={"free": free}) for path, mount in state.mounts.items()}
-    found = refused(state.model_copy(update={"mounts": mounts}))
+    found = refused(state.model_copy(update={"mounts": mounts}), gpu=None)
     assert bool(found) == full
     if full:
         assert found[0].startswith(
             f"too little free space on /: seen {(free or 0) // MIB} MiB, wanted at least 1024 MiB;"
         )
+
+
+@pytest.mark.parametrize(("free", "installed", "full"), [
+    (10 * 1024 * MIB, (), True), (11 * 1024 * MIB, (), False), (2 * 1024 * MIB, ("cuda-toolkit-12-9",), False),
+])  # fmt: skip
+def test_the_toolkit_needs_room_until_it_is_there(free: int, installed: tuple[str, ...], full: bool) -> None:
+    state = workstation()
+    mounts = {path: mount.model_copy(update={"free": free}) for path, mount in state.mounts.items()}
+    packages = Packages(installed=dict.fromkeys(installed, "1"))
+    found = refused(state.model_copy(update={"mounts": mounts, "packages": packages}))
+    assert [line.partition("; ")[0] for line in found] == [
+        "too little free space on /: seen 10240 MiB, wanted at least 11264 MiB"
+    ] * full
 
 
 def test_a_full_boot_partition() -> None:
