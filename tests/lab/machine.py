@@ -133,7 +133,12 @@ class Machine:
         """Run a shell command on the machine; with `check`, a failure raises what it said."""
         remote = f"sudo sh -c {shlex.quote(command)}" if sudo else command
         done = subprocess.run(
-            self.ssh_command(remote), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            self.ssh_command(remote),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
         if check and done.returncode:
             said = (done.stderr or done.stdout).strip() or "nothing on stderr"
