@@ -20,6 +20,7 @@ libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 weights = libc.malloc(ctypes.c_size_t(64 << 20))
 ctypes.memset(weights, 1, 64 << 20)
+open("/run/stand-in", "w").close()
 time.sleep(9999)
 END
 cat > /etc/systemd/system/ktfleet-server.service <<'END'
@@ -27,6 +28,7 @@ cat > /etc/systemd/system/ktfleet-server.service <<'END'
 ExecStart=/usr/bin/python3 /usr/local/bin/stand-in
 END
 systemctl daemon-reload"""
+WAIT_UNTIL_IT_HAS_ITS_MEMORY = "timeout 120 sh -c 'until [ -e /run/stand-in ]; do sleep 0.5; done'"
 LATENCY = "od -An -td4 /dev/cpu_dma_latency"
 NOBODY_HOLDS_IT = "2000000000"
 STATUS = "cat /proc/$(systemctl show -p MainPID --value ktfleet-server)/status"
@@ -42,7 +44,7 @@ def stand_in(machine: Machine) -> None:
 
 @pytest.fixture
 def serving(machine: Machine) -> Iterator[Machine]:
-    machine.run("systemctl start ktfleet-server && sleep 5", sudo=True)
+    machine.run(f"rm -f /run/stand-in; systemctl start ktfleet-server; {WAIT_UNTIL_IT_HAS_ITS_MEMORY}", sudo=True)
     yield machine
     machine.run("systemctl stop ktfleet-server", sudo=True)
 
