@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from ktfleet import plan, recipes
+from ktfleet.config import Workstation
 from ktfleet.host import bundle
+from ktfleet.host.state import HostState
+from ktfleet.pyinfra_api.facts import probe_arguments
 from tests.lab.conftest import Boot
 from tests.lab.topology import REAL
 
-KTFLEET = Path(sys.executable).with_name("ktfleet")
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.mark.lab
-def test_80_cpus_are_40_workers_in_2_pools(boot: Boot, tmp_path: Path) -> None:
+def test_80_cpus_are_40_workers_in_2_pools(boot: Boot) -> None:
     machine = boot(REAL)
-    command = machine.ssh_command("sudo python3 -I -")
-    state = tmp_path / "state.json"
+    command = machine.ssh_command("sudo", "python3", "-I", "-", shlex.join(probe_arguments()))
     probed = subprocess.run(command, input=bundle.source(), capture_output=True, text=True, check=True)
-    state.write_text(probed.stdout)
-    planned = subprocess.run(
-        [KTFLEET, "plan", "--state", state, "--recipe", "tests/lab/recipe.toml", "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+    made = plan.make(
+        HostState.model_validate_json(probed.stdout), Workstation(gpu=None), recipes.load("tests/lab/recipe.toml")
     )
-    plan = json.loads(planned.stdout)
-    assert (planned.returncode, plan["refusals"], plan["unknown"]) == (0, [], [])
-    assert (plan["pools"], plan["cpuinfer"]) == (2, 40)
+    assert (made.refusals, made.unknown) == ((), ())
+    assert (made.cores.pools, made.cores.cpuinfer) == (2, 40)
     # qemu numbers siblings 0-1: every other CPU is a worker's.
-    assert plan["worker_cpus"] == {"0": list(range(0, 40, 2)), "1": list(range(40, 80, 2))}
-    assert plan["other_cpus"] == list(range(1, 80, 2))
+    assert made.cores.worker_cpus == {0: tuple(range(0, 40, 2)), 1: tuple(range(40, 80, 2))}
+    assert made.cores.other_cpus == tuple(range(1, 80, 2))
