@@ -106,6 +106,7 @@ FRESH: dict[str, Any] = {
     },
     "cpufreq_driver": "intel_pstate",
     "cloud_init": "absent",
+    "packages": {"interrupted": False},
     "apt": {},
     "journald": {},
     "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},

@@ -122,10 +122,11 @@ def _flags(state: HostState, recipe: Recipe) -> Iterator[Problem]:
     if hidden:
         do = "remove clearcpuid= and noxsave from the kernel command line"
         yield Problem(f"the kernel hides {', '.join(hidden)}", "CPUID has it, /proc/cpuinfo has not", "both", do)
-    if missing and not hidden:
+    lacking = [flag for flag in missing if flag not in hidden]
+    if lacking:
         yield Problem(
             f"the CPU cannot run {recipe.method}",
-            f"no {', '.join(missing)} in the flags of {state.cpu_model or 'this CPU'}",
+            f"no {', '.join(lacking)} in the flags of {state.cpu_model or 'this CPU'}",
             ", ".join(recipe.cpu_flags),
             "enable AVX-512 in the BIOS or hypervisor, or choose a recipe for this CPU",
         )

@@ -18,7 +18,7 @@ _DO = "probe the host as root; a captured tree has to hold it"
 def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     """One problem for each input without a value, with the probe's reason."""
     return (
-        *_whole_inputs(state, config),
+        *_whole_inputs(state),
         *_boot_loader(state, config),
         *_cpu_fields(state),
         *_node_memories(state),
@@ -26,7 +26,7 @@ def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     )
 
 
-def _whole_inputs(state: HostState, config: Workstation) -> Iterator[Problem]:
+def _whole_inputs(state: HostState) -> Iterator[Problem]:
     inputs = (
         (state.os.id is None, "the distribution", ("os", "/etc/os-release")),
         (not state.cpus, "the CPUs", ("cpus", "/sys/devices/system/cpu/online")),
@@ -34,7 +34,8 @@ def _whole_inputs(state: HostState, config: Workstation) -> Iterator[Problem]:
         (state.cpu_flags is None, "the CPU flags", ("/proc/cpuinfo",)),
         (state.kernel.boot_id is None, "the boot id", ("/proc/sys/kernel/random/boot_id",)),
         (state.kernel.cmdline is None, "the kernel command line", ("/proc/cmdline",)),
-        (bool(config.gpu) and DPKG_STATUS in state.unreadable, "the installed packages", (DPKG_STATUS,)),
+        (state.packages.interrupted is None, "whether dpkg was interrupted", ("/var/lib/dpkg/updates",)),
+        (DPKG_STATUS in state.unreadable, "the installed packages", (DPKG_STATUS,)),
         (BEFORE in state.unreadable, f"the record of earlier values, {BEFORE},", (BEFORE,)),
     )
     for missing, what, places in inputs:

@@ -14,6 +14,7 @@ from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.pyinfra_api import reboot
 from tasks import kernel
+from tests.fake.clock import Clock
 from tests.fake.hosts import FakeHost, ScriptedConnector, execute, fleet
 from tests.states import converged, workstation
 
@@ -31,17 +32,6 @@ def written() -> HostState:
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that only moves when somebody sleeps."""
-
-    class Clock:
-        now = 0.0
-
-        def sleep(self, seconds: float) -> None:
-            self.now += seconds
-
-        def monotonic(self) -> float:
-            return self.now
-
     monkeypatch.setattr(reboot, "time", Clock())
 
 

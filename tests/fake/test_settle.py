@@ -9,6 +9,7 @@ from ktfleet.config import Workstation
 from ktfleet.host.state import HostState, Packages
 from ktfleet.pyinfra_api import settle
 from tasks import preflight
+from tests.fake.clock import Clock
 from tests.fake.hosts import FakeHost, execute, fleet
 from tests.states import converged, workstation
 
@@ -27,18 +28,6 @@ class Busy(FakeHost):
         return super().answer(command)
 
     states: list[HostState | None]
-
-
-class Clock:
-    """A clock that only moves when somebody sleeps."""
-
-    now = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture(autouse=True)

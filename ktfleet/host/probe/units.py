@@ -30,17 +30,15 @@ def read_units(reader: Reader, units: Iterable[str], environment: Sequence[str])
 def read_unit(reader: Reader, folder: str, environment: Sequence[str]) -> dict[str, Any]:
     """One service. Its limits are those of its own group and of the groups around it."""
     pids = sorted(_pids(reader, folder))
-    running = reader.exists(folder)
 
+    # A service that does not run (yet) has no group of its own; those around it will limit it all the same.
     def smallest(file: str) -> str | None:
-        if not running:
-            return None
         texts = (reader.optional("%s/%s" % (group, file), _limit) for group in (folder, SLICE, CGROUP))
         numbers = [number for number in texts if number is not None]
         return str(min(numbers)) if numbers else None
 
     def nearest(file: str) -> str | None:
-        texts = [reader.optional("%s/%s" % (group, file), str.strip) for group in (folder, SLICE) if running]
+        texts = [reader.optional("%s/%s" % (group, file), str.strip) for group in (folder, SLICE)]
         return next((text for text in texts if text and not text.startswith("max")), None)
 
     return {

@@ -88,14 +88,14 @@ def test_the_tightest_limit_of_the_groups_around_counts(tree: Path) -> None:
 
 
 def test_units_that_do_not_run(tree: Path) -> None:
-    """No group, or an empty one; no limit is theirs. Delegation: the processes are in a group below."""
+    """No group, or an empty one: the slice limits them all the same. With delegation the processes are below."""
     put(tree, f"{SLICE}/memory.max", "5\n")
     put(tree, f"{SLICE}/empty.service/cgroup.procs", "")
     put(tree, f"{SLICE}/deep.service/cgroup.procs", "")
     put(tree, f"{SLICE}/deep.service/inner/cgroup.procs", "77\n")
     units = state(tree, units=["none.service", "empty.service", "deep.service"]).units
     assert units == {
-        "none.service": Unit(active=False),
+        "none.service": Unit(active=False, memory_max="5"),
         "empty.service": Unit(active=False, memory_max="5"),
         "deep.service": Unit(active=True, memory_max="5"),
     }

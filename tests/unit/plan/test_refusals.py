@@ -147,6 +147,20 @@ def test_a_flag_that_the_kernel_hides() -> None:
     assert line.startswith("the kernel hides avx512bw: seen CPUID has it, /proc/cpuinfo has not, wanted both; remove")
 
 
+def test_a_hidden_flag_does_not_hide_a_missing_one() -> None:
+    state = workstation()
+    flags = tuple(flag for flag in state.cpu_flags or () if flag not in ("avx512bw", "avx512f"))
+    hidden, missing = refused(state.model_copy(update={"cpu_flags": flags, "cpu_flags_cpuid": ("avx512f",)}))
+    assert "the kernel hides avx512f" in hidden
+    assert "seen no avx512bw in the flags" in missing
+
+
+def test_an_unread_package_list_is_unknown() -> None:
+    state = workstation().model_copy(update={"unreadable": {"/var/lib/dpkg/status": "permission denied"}})
+    (problem,) = plan.make(state, Workstation(), RECIPE).unknown
+    assert str(problem).startswith("the installed packages cannot be read: seen permission denied")
+
+
 def test_everything_wrong_is_said_at_once() -> None:
     state = workstation(nodes_per_socket=2, node_gib=(30, 30, 0, 30)).model_copy(update={"cpu_flags": ("avx2",)})
     found = refused(state, cpuinfer=81, kernel_command_line=("mitigation",))
@@ -268,6 +282,7 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
         "the CPU flags cannot be read",
         "the boot id cannot be read",
         "the kernel command line cannot be read",
+        "whether dpkg was interrupted cannot be read",
         *(f"the file system of {path} cannot be read" for path in LEAST_FREE),
     ]
 

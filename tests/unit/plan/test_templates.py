@@ -100,3 +100,20 @@ def test_systemd_understands_the_units(tmp_path: Path, policy: Any) -> None:
     missing = ("Command /usr/local/lib/ktfleet/", "is not executable")
     said = [line for line in done.stderr.splitlines() if str(units) in line and not any(m in line for m in missing)]
     assert said == []
+
+
+@pytest.mark.parametrize(("broken", "marked"), [(None, True), ("drop_caches", False), ("compact_memory", False)])
+def test_a_compaction_is_only_marked_when_it_was_done(tmp_path: Path, broken: str | None, marked: bool) -> None:
+    """A mark of an earlier start does not count either."""
+    (tmp_path / "ktfleet").mkdir()
+    mark = tmp_path / "ktfleet" / "compacted"
+    mark.write_text("of an earlier start")
+    program = (text(places.COMPACT_MEMORY) or "").replace("/run/ktfleet", str(mark.parent))
+    program = program.replace("/proc/sys/vm/", f"{tmp_path}/").replace("sync\n", "")
+    if broken:
+        (tmp_path / broken).mkdir()
+    done = subprocess.run(["sh", "-c", program], capture_output=True)
+    assert done.returncode == 0, "the server starts all the same"
+    assert mark.exists() == marked
+    if marked:
+        assert mark.read_text() == "before every start\n"

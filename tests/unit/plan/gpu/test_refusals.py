@@ -104,13 +104,6 @@ def test_an_older_card_may_have_the_proprietary_module() -> None:
     assert made(state, capability=(9, 0)).refusals == ()
 
 
-def test_unread_packages_are_unknown() -> None:
-    state = host(unreadable={"/var/lib/dpkg/status": "permission denied"})
-    (problem,) = made(state).unknown
-    assert str(problem).startswith("the installed packages cannot be read: seen permission denied")
-    assert plan.make(state, Workstation(gpu=None), RECIPE).unknown == ()
-
-
 @pytest.mark.parametrize(("card", "manager", "said"), [
     ({"driver": "nouveau"}, None, None),
     ({"driver": "nouveau"}, "gdm.service", "the card shows a picture: seen the desktop of gdm.service, wanted none;"),
