@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ktfleet.validation import Strict, read_toml, validated
+from ktfleet.validation import FALSE_IS_NONE, Strict, read_toml, validated
 
 HugepagePolicy = Literal["thp", "hugetlb", "off"]
 Generation = Annotated[int, Field(ge=5, le=20)]
@@ -47,7 +47,8 @@ class Data(Strict):
 
 
 Driver = Annotated[str, Field(pattern=r"^[0-9]{3}(\.[0-9]{1,3}){1,2}$")]
-Https = Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~-]+)*$")]
+Url = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~-]+)*$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Gpu(Strict):
@@ -57,7 +58,9 @@ class Gpu(Strict):
     driver_branch: NVIDIA's, as in its package names. minimum_driver: CUDA 13's runtime, which the serving stack
     brings along, wants at least the default.
     toolkit: the release of CUDA with which the stack compiles on the host.
-    repository: where NVIDIA's packages are; a fleet may mirror it. No slash at the end.
+    repository: where NVIDIA's packages are; a fleet may mirror it, without TLS too: what comes from there is proven by
+    its key's digest and the signature. No slash at the end.
+    keyring_sha256: of the mirror's cuda-keyring package, where the mirror signs with a key of its own; None: NVIDIA's.
     power_limit_w: in watts; None: the card's own.
     """
 
@@ -65,7 +68,8 @@ class Gpu(Strict):
     driver_branch: Annotated[str, Field(pattern=r"^[0-9]{3}$")] = "580"
     minimum_driver: Driver = "580.65.06"
     toolkit: Annotated[str, Field(pattern=r"^[0-9]{2}\.[0-9]$")] = "12.9"
-    repository: Https = "https://developer.download.nvidia.com/compute/cuda/repos"
+    repository: Url = "https://developer.download.nvidia.com/compute/cuda/repos"
+    keyring_sha256: Sha256 | None = None
     power_limit_w: Annotated[int, Field(ge=100, le=1000)] | None = None
 
     @model_validator(mode="after")
@@ -97,7 +101,8 @@ class Workstation(Strict):
     cpuinfer: worker threads over all pools; default: as many as the host allows.
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
     data: the folder of the weights; None: none is asked for.
-    gpu: the graphics card; None: the host has none to serve with, nothing of it is installed or checked.
+    gpu: the graphics card; None (in TOML: false): the host has none to serve with, nothing of it is installed or
+    checked.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
     """
 
@@ -107,7 +112,7 @@ class Workstation(Strict):
     cpuinfer: Annotated[int, Field(ge=1)] | None = None
     wake_latency_us: Annotated[int, Field(ge=0, le=10_000)] | None = 20
     data: Data | None = None
-    gpu: Gpu | None = Gpu()
+    gpu: Annotated[Gpu | None, FALSE_IS_NONE] = Gpu()
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from ktfleet.problem import Problem, Refused
 
 Model = TypeVar("Model", bound=BaseModel)
+
+FALSE_IS_NONE = BeforeValidator(lambda value: None if value is False else value)
+"""For a key that None switches off: TOML has no null."""
 
 
 class Strict(BaseModel):

@@ -7,13 +7,14 @@ measured). Only pass and skipped let a run succeed: what cannot be measured is n
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, command_line, readback
 from ktfleet.plan.files import File, paths, render
-from ktfleet.plan.places import BOOT_UNIT_ENABLED
+from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
 from ktfleet.plan.row import Setting, Writer
 
 Result = Literal["pass", "fail", "inconclusive", "skipped"]
@@ -61,7 +62,8 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
         *(_setting(setting, state) for setting in plan.settings),
         *filter(None, (_taken_back(setting, state) for setting in plan.not_asked_for)),
         *(_file(render(plan, path), state) for path in paths()),
-        _boot_unit(state),
+        *(_enabled(link, why, state) for link, why in _links(plan)),
+        *_packages(plan, state),
     )
 
 
@@ -163,11 +165,39 @@ def _file(file: File, state: HostState) -> Verdict:
     return Verdict(file.path, "fail", "other content" if seen else "no such file", wanted, why)
 
 
-def _boot_unit(state: HostState) -> Verdict:
-    why = "without it the sysfs settings are lost at the next boot"
-    unread = readback.unread_link(BOOT_UNIT_ENABLED, state)
+def _links(plan: Plan) -> Iterator[tuple[str, str]]:
+    """The links by which systemd starts our units at boot, and why each has to be there."""
+    yield BOOT_UNIT_ENABLED, "without it the sysfs settings are lost at the next boot"
+    if plan.driver is not None:
+        yield PERSISTENCED_ENABLED, "without it the driver forgets the card's state whenever nobody uses it"
+        if plan.driver.wanted.power_limit_w is not None:
+            yield POWER_LIMIT_ENABLED, "without it the power limit is lost at the next boot"
+
+
+def _enabled(link: str, why: str, state: HostState) -> Verdict:
+    unread = readback.unread_link(link, state)
     if unread:
-        return Verdict(BOOT_UNIT_ENABLED, "inconclusive", "nothing", "enabled", f"it could not be read: {unread}")
-    enabled = state.links[BOOT_UNIT_ENABLED] is not None
+        return Verdict(link, "inconclusive", "nothing", "enabled", f"it could not be read: {unread}")
+    enabled = state.links[link] is not None
     seen, result = ("enabled", "pass") if enabled else ("not enabled", "fail")
-    return Verdict(BOOT_UNIT_ENABLED, cast(Result, result), seen, "enabled", why)
+    return Verdict(link, cast(Result, result), seen, "enabled", why)
+
+
+def _packages(plan: Plan, state: HostState) -> Iterator[Verdict]:
+    """The packages of driver and toolkit: all of them or, without a wanted card, no word of them."""
+    if plan.driver is None:
+        return
+    key, wanted = "packages of driver and toolkit", "all installed"
+    why = "they are installed together, so that kernel, headers, module and libraries fit each other"
+    if DPKG_STATUS in state.unreadable or state.packages.interrupted is None:
+        reason = state.unreadable.get(DPKG_STATUS, "nothing was read of dpkg")
+        yield Verdict(key, "inconclusive", "nothing", wanted, f"it could not be read: {reason}")
+        return
+    missing = [name for name in plan.driver.packages if name not in state.packages.installed]
+    unfinished = list(state.packages.unfinished)
+    if missing or unfinished:
+        parts = (("no", missing), ("half installed", unfinished))
+        seen = "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
+        yield Verdict(key, "fail", seen, wanted, why)
+    else:
+        yield Verdict(key, "pass", f"{len(plan.driver.packages)} installed", wanted, why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from ktfleet.plan import Plan, changes
+from ktfleet.plan import Plan, apt, changes
 from ktfleet.pyinfra_api import operations
 from ktfleet.pyinfra_api.admission import admit
 
@@ -16,6 +16,7 @@ def remember(plan: Plan) -> None:
     """Wait until the host is done with itself; then record on it what is there before our first change."""
     operations.settle(plan, name="Wait for its own packages and first boot")
     operations.apply(plan, changes.remember, name="Keep the present values and files")
+    operations.apply(plan, apt.finish_installation, name="Finish an interrupted installation")
 
 
 @deploy("After the last change")

@@ -104,6 +104,7 @@ FRESH: dict[str, Any] = {
         path: {"mount": "/", "device": "/dev/nvme0n1p2", "type": "ext4", "read_only": False, "free": 400 * GIB}
         for path in LEAST_FREE
     },
+    "displays": [{"address": "0000:3b:00.0", "vendor": "10de", "device": "2b85"}],
     "cpufreq_driver": "intel_pstate",
     "cloud_init": "absent",
     "packages": {"interrupted": False},

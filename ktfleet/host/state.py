@@ -219,7 +219,7 @@ class HostState(Frozen):
     cpu_dma_latency_us: int | None = None
     swaps: tuple[Swap, ...] | None = None
     dimms: tuple[Dimm, ...] | None = None
-    displays: tuple[Display, ...] = ()
+    displays: tuple[Display, ...] | None = None
     display_manager: str | None = None
     modules: tuple[str, ...] | None = None
     nvidia: Nvidia = Nvidia()

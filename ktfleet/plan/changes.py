@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from shlex import quote
 
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan, command_line, readback
+from ktfleet.plan import Plan, apt, command_line, readback
 from ktfleet.plan.files import File, render
 from ktfleet.plan.places import (
     BEFORE,
@@ -31,14 +31,11 @@ from ktfleet.plan.places import (
     SYSFS,
     WRITE_SYSFS,
 )
-from ktfleet.plan.request import LOOKED_AT
+from ktfleet.plan.request import looked_at
 from ktfleet.plan.row import Concern, Setting, Writer
 
 Commands = tuple[str, ...]
 Change = Callable[[Plan, HostState], Commands]
-
-APT_LOCK_S = 600
-"""How long apt waits for another one to finish: a fresh system's first updates take minutes."""
 
 FILES = "files"
 """The record's key for files; every other one is a setting's."""
@@ -113,8 +110,7 @@ def set_values(concern: Concern) -> Change:
 def _enable(unit: str) -> str:
     """Install a service whose package bears its name, where it is missing; enable and start it."""
     package = quote(unit.removesuffix(".service"))
-    apt = f"apt-get -qq -o DPkg::Lock::Timeout={APT_LOCK_S}"
-    install = f"{apt} update && DEBIAN_FRONTEND=noninteractive {apt} install -y {package} >/dev/null"
+    install = f"{apt.APT} update && {apt.ENVIRONMENT} {apt.APT} install -y {package} >/dev/null"
     return f"{{ systemctl cat {quote(unit)} >/dev/null 2>&1 || {{ {install}; }}; }} && systemctl -q enable --now {unit}"
 
 
@@ -141,7 +137,8 @@ def remember(plan: Plan, state: HostState) -> Commands:
     values = {s.key: dict(readback.values(s.row, state)) for s in plan.settings if s.key not in state.before}
     kept = state.before.get(FILES)
     known = kept if isinstance(kept, dict) else {}
-    files = {path: digest for path, digest in state.files.items() if path not in known and path not in LOOKED_AT}
+    unmanaged = looked_at(plan.config)
+    files = {path: digest for path, digest in state.files.items() if path not in known and path not in unmanaged}
     if not values and not files:
         return ()
     record = {**state.before, **values, FILES: {**known, **files}}

@@ -36,6 +36,9 @@ WRITE_SYSFS = "/usr/local/lib/ktfleet/write-sysfs"
 MEASURE = "/usr/local/lib/ktfleet/measure"
 """On the host: the programs that measure it, and pynvml."""
 
+DPKG_STATUS = "/var/lib/dpkg/status"
+PCI_DEVICES = "/sys/bus/pci/devices"
+
 NVIDIA_SOURCE = "/etc/apt/sources.list.d/ktfleet-nvidia.sources"
 NVIDIA_PIN = "/etc/apt/preferences.d/ktfleet-nvidia"
 NOUVEAU_BLACKLIST = "/etc/modprobe.d/ktfleet-nouveau.conf"

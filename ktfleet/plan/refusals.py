@@ -43,7 +43,6 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *_no_workers(state, config),
         *_cgroup(state, need),
         *storage.problems(state, config),
-        *_packages(state),
         *gpu.problems(state, config),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),
@@ -146,18 +145,6 @@ def _cgroup(state: HostState, need: memory.Memory) -> Iterator[Problem]:
     if server.cpus:
         do = f"remove AllowedCPUs= from {SERVER_UNIT} and system.slice: workers cannot bind to CPUs that it hides"
         yield Problem("a cgroup hides CPUs from the server", f"cpuset.cpus {server.cpus}", "all of them", do)
-
-
-def _packages(state: HostState) -> Iterator[Problem]:
-    """Nothing can be installed beside a broken installation, and GRUB's update may be a part of it."""
-    broken = [
-        *(["an update in /var/lib/dpkg/updates"] if state.packages.interrupted else []),
-        *state.packages.unfinished,
-    ]
-    if broken:
-        names = ", ".join(broken[:5]) + (f" and {len(broken) - 5} more" if len(broken) > 5 else "")
-        do = "run `sudo dpkg --configure -a` there, then `sudo apt-get --fix-broken install`"
-        yield Problem("dpkg was interrupted", names, "every package installed or gone", do)
 
 
 def _command_line(state: HostState, config: Workstation) -> Iterator[Problem]:

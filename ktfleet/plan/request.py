@@ -26,10 +26,6 @@ from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
 PACKAGES = gpu.DRIVER_PATTERNS
 """Patterns of package names whose versions are told."""
 
-LOOKED_AT = (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
-"""Files that are no managed ones but that a decision about the card depends on."""
-
-
 GPU_UNITS = (PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)
 
 
@@ -51,6 +47,16 @@ class Request:
     before: str
 
 
+def looked_at(config: Workstation | None) -> tuple[str, ...]:
+    """Files that are no managed ones but that a decision about the card depends on. None: of any configuration."""
+    if config is None:
+        return (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
+    if config.gpu is None:
+        return ()
+    own = config.gpu.keyring_sha256
+    return (NVIDIA_UNINSTALL, *gpu.KEYRINGS, *((gpu.keyring_path(own),) if own else ()))
+
+
 def request(config: Workstation | None = None) -> Request:
     """Everything that a plan, its changes and its verdicts look at. None: of any configuration."""
     card = config is None or config.gpu is not None
@@ -61,7 +67,7 @@ def request(config: Workstation | None = None) -> Request:
     return Request(
         sysctl=keys(Writer.SYSCTL),
         sysfs=(*keys(Writer.SYSFS), *READ_TOO),
-        files=(*files.paths(), *(LOOKED_AT if card else ())),
+        files=(*files.paths(), *looked_at(config)),
         links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES, *GPU_UNITS),
         texts=(LOCK, COMPACTED),
         mounts=storage.asked_paths(config),

@@ -42,9 +42,10 @@ _NOT_SERVING = "the server does not run: it takes effect at its next start"
 
 _HELD_BACK = (
     *("nvidia-", "libnvidia-", "linux-modules-nvidia-", "cuda-", "xserver-xorg-video-nvidia"),
+    *("libcuda1", "libcudadebugger1", "libnvcuvid1", "firmware-nvidia-"),
     *("linux-image-", "linux-headers-", "linux-modules-", "linux-generic"),
 )
-"""Beginnings of package names: the driver in the first line, the kernel in the second."""
+"""Beginnings of package names: the driver in the first lines, the kernel in the last."""
 
 
 def _never_sleep(target: str) -> Row:

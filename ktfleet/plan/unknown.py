@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import storage
-from ktfleet.plan.places import BEFORE
+from ktfleet.plan.places import BEFORE, DPKG_STATUS, PCI_DEVICES
 from ktfleet.problem import Problem
 
-DPKG_STATUS = "/var/lib/dpkg/status"
 _NODE = "/sys/devices/system/node/node"
 _DO = "probe the host as root; a captured tree has to hold it"
 
@@ -18,7 +17,7 @@ _DO = "probe the host as root; a captured tree has to hold it"
 def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     """One problem for each input without a value, with the probe's reason."""
     return (
-        *_whole_inputs(state),
+        *_whole_inputs(state, config),
         *_boot_loader(state, config),
         *_cpu_fields(state),
         *_node_memories(state),
@@ -26,7 +25,7 @@ def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     )
 
 
-def _whole_inputs(state: HostState) -> Iterator[Problem]:
+def _whole_inputs(state: HostState, config: Workstation) -> Iterator[Problem]:
     inputs = (
         (state.os.id is None, "the distribution", ("os", "/etc/os-release")),
         (not state.cpus, "the CPUs", ("cpus", "/sys/devices/system/cpu/online")),
@@ -36,6 +35,7 @@ def _whole_inputs(state: HostState) -> Iterator[Problem]:
         (state.kernel.cmdline is None, "the kernel command line", ("/proc/cmdline",)),
         (state.packages.interrupted is None, "whether dpkg was interrupted", ("/var/lib/dpkg/updates",)),
         (DPKG_STATUS in state.unreadable, "the installed packages", (DPKG_STATUS,)),
+        (config.gpu is not None and state.displays is None, "the PCI devices", (PCI_DEVICES,)),
         (BEFORE in state.unreadable, f"the record of earlier values, {BEFORE},", (BEFORE,)),
     )
     for missing, what, places in inputs:

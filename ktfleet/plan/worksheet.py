@@ -55,7 +55,7 @@ def items(state: HostState) -> tuple[Item, ...]:
         _power_control(state),
         _turbo(state),
         *_memory(state),
-        *(item for card in state.displays if card.vendor == NVIDIA for item in _card(card)),
+        *(item for card in state.displays or () if card.vendor == NVIDIA for item in _card(card)),
     )
 
 

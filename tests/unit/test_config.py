@@ -29,10 +29,13 @@ def test_a_card_is_named_as_its_users_name_it() -> None:
     assert (config.Gpu().sm, config.Gpu().architecture) == ("sm_120", "120a")
     assert config.Gpu(capability=(8, 9)).architecture == "89", "older chips have no code of their own kind"
     assert config.parse({"gpu": None}, "ws01").gpu is None
+    assert config.parse({"gpu": False}, "ws01").gpu is None, "TOML has no null"
+    assert refusal({"gpu": True}) != []
 
 
 @pytest.mark.parametrize(("key", "value"), [
-    ("repository", "http://mirror/cuda"), ("repository", "https://mirror/cuda/"), ("repository", "https://m/a b"),
+    ("repository", "ftp://mirror/cuda"), ("repository", "https://mirror/cuda/"), ("repository", "https://m/a b"),
+    ("keyring_sha256", "d2a6"),
     ("repository", "https://m/$(id)"), ("driver_branch", "580-open"), ("minimum_driver", "580"), ("toolkit", "12.9; x"),
     ("capability", [12]), ("capability", ["12", "0"]), ("capability", [12, 10]), ("power_limit_w", 5000),
 ])  # fmt: skip
@@ -58,7 +61,7 @@ def test_what_goes_into_commands_is_checked(key: str, value: object) -> None:
      "correct hugepages"),
     ({"gpu": {"capabilty": [9, 0]}},
      "ws03: gpu.capabilty: seen an unknown key, wanted one of capability, driver_branch, minimum_driver, toolkit, "
-     "repository, power_limit_w; did you mean 'capability'?"),
+     "repository, keyring_sha256, power_limit_w; did you mean 'capability'?"),
     ({"gpu": {"minimum_driver": "595.10"}},
      "ws03: gpu: seen {'minimum_driver': '595.10'}, wanted a driver_branch of at least 595; correct gpu"),
     ({"gpu": {"power_limit_w": 5}}, "ws03: gpu.power_limit_w: seen 5, wanted greater than or equal to 100; "

@@ -50,6 +50,7 @@ def test_a_converged_host_passes_everything() -> None:
     assert {judged.result for judged in found} == {"pass"}
     assert {judged.key for judged in found} == {
         *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
+        places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED, "packages of driver and toolkit",
     }  # fmt: skip
 
 
@@ -262,7 +263,31 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "45 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "48 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 44 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 47 pass"
     assert verdict.summary(()) == "nothing was checked"
+
+
+@pytest.mark.parametrize("link", [places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED])
+def test_a_unit_of_the_card_that_does_not_start_at_boot_fails(link: str) -> None:
+    (judged,) = bad(CONVERGED.model_copy(update={"links": {**CONVERGED.links, link: None}}))
+    assert (judged.key, judged.result, judged.seen) == (link, "fail", "not enabled")
+
+
+@pytest.mark.parametrize(("update", "result", "seen"), [
+    ({"installed": {}}, "fail", "no linux-image-amd64, linux-headers-amd64"),
+    ({"unfinished": ("gcc", "g++")}, "fail", "half installed gcc, g++"),
+    ({"interrupted": None}, "inconclusive", "nothing"),
+])  # fmt: skip
+def test_packages_that_are_missing_fail(update: dict[str, Any], result: str, seen: str) -> None:
+    packages = CONVERGED.packages.model_copy(update=update)
+    (judged,) = bad(CONVERGED.model_copy(update={"packages": packages}))
+    assert (judged.key, judged.result) == ("packages of driver and toolkit", result)
+    assert judged.seen.startswith(seen)
+
+
+def test_without_a_wanted_card_its_packages_are_not_judged() -> None:
+    bare = plan.make(CONVERGED, Workstation(gpu=None), RECIPE)
+    keys = {judged.key for judged in verdict.drift(bare, CONVERGED)}
+    assert keys & {places.PERSISTENCED_ENABLED, "packages of driver and toolkit"} == set()

@@ -38,9 +38,11 @@ def parse_node(text: str) -> int:
     return parse_count(text)
 
 
-def read_displays(reader: Reader) -> list[dict[str, Any]]:
-    """PCI devices of class 0x03, in the order of their addresses."""
-    addresses = reader.get(PCI, partial(reader.listing, PCI)) or []
+def read_displays(reader: Reader) -> list[dict[str, Any]] | None:
+    """PCI devices of class 0x03, in the order of their addresses. None: PCI could not be read."""
+    addresses = reader.get(PCI, partial(reader.listing, PCI))
+    if addresses is None:
+        return None
     classes = ((address, reader.optional("%s/%s/class" % (PCI, address), str)) for address in addresses)
     return [_display(reader, address) for address, kind in classes if kind and kind.startswith("0x03")]
 

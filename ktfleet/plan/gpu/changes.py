@@ -10,7 +10,8 @@ from shlex import join, quote
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, reboot
-from ktfleet.plan.changes import APT_LOCK_S, Commands, place
+from ktfleet.plan.apt import APT, ENVIRONMENT, KEEP_CONFIGURATION
+from ktfleet.plan.changes import Commands, place
 from ktfleet.plan.gpu.packages import KEYRING_IN_DEB
 from ktfleet.plan.gpu.wanted import Installation, older, stand_ins, upstream
 from ktfleet.plan.places import (
@@ -28,9 +29,6 @@ from ktfleet.plan.places import (
 APT_HELPER = "/usr/lib/apt/apt-helper"
 """apt's own downloader: it goes the way (proxy, certificates) that apt-get will go."""
 
-_APT = f"apt-get -qq -o DPkg::Lock::Timeout={APT_LOCK_S} -o Acquire::Retries=3"
-_ENVIRONMENT = "DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a"
-_KEEP_CONFIGURATION = "-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold"
 _LOADED = "[ -e /proc/driver/nvidia/version ]"
 
 
@@ -99,8 +97,8 @@ def _update(made: Installation) -> str:
         "or set gpu.repository to a mirror"
     )
     return "\n".join((
-        f"{_APT} {own} -o APT::Update::Error-Mode=any update || {{ {_stop(line)}; }}",
-        f"{_APT} update || {{ {_stop(lists)}; }}",
+        f"{APT} {own} -o APT::Update::Error-Mode=any update || {{ {_stop(line)}; }}",
+        f"{APT} update || {{ {_stop(lists)}; }}",
     ))  # fmt: skip
 
 
@@ -113,7 +111,7 @@ def _simulate(made: Installation, names: tuple[str, ...]) -> str:
     component = " (NVIDIA's guide wants Debian's contrib enabled)" if made.row.modules.value == "dkms" else ""
     no_solution = f", wanted a solution; see the messages above{component}"
     removes = ", wanted none; remove them yourself, then run deploy.py again"
-    apt = f"{_ENVIRONMENT} apt-get --simulate install --no-install-recommends"
+    apt = f"{ENVIRONMENT} apt-get --simulate install --no-install-recommends"
     patterns = "s/^E: Unable to locate package //p; s/^E: Package '\\([^']*\\)' has no installation candidate.*/\\1/p"
     lines = (
         f"said=$(LC_ALL=C {apt} {join(names)} 2>&1); status=$?",
@@ -130,7 +128,7 @@ def _simulate(made: Installation, names: tuple[str, ...]) -> str:
 
 def _install(names: tuple[str, ...]) -> str:
     return (
-        f"{_ENVIRONMENT} {_APT} -y {_KEEP_CONFIGURATION} --no-install-recommends --no-remove install {join(names)} "
+        f"{ENVIRONMENT} {APT} -y {KEEP_CONFIGURATION} --no-install-recommends --no-remove install {join(names)} "
         ">/dev/null"
     )
 

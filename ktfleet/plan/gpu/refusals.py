@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan.gpu.wanted import Installation, installation, upstream
-from ktfleet.plan.places import NVIDIA_UNINSTALL
+from ktfleet.plan.gpu.wanted import Installation, cards, installation, upstream
+from ktfleet.plan.places import DPKG_STATUS, NVIDIA_UNINSTALL
 from ktfleet.problem import Problem
 
 OPEN_LICENCE = "Dual MIT/GPL"
@@ -30,8 +30,6 @@ _NOT_CANONICALS = ("cuda-drivers*", "nvidia-open", "nvidia-open-[0-9]*", "nvidia
                    "nvidia-driver-pinning-*", "nvidia-kernel-open-dkms")  # fmt: skip
 """Names of NVIDIA's repository, and what builds a second module beside Canonical's signed one."""
 
-_STATUS = "/var/lib/dpkg/status"
-
 
 def problems(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     """Everything that is wrong, in the order a person would fix it. Without a card wanted: nothing."""
@@ -39,6 +37,7 @@ def problems(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     if made is None:
         return ()
     return (
+        *_no_card(made, state),
         *_unknown_keyring(made, state),
         *_toolkit(made, state),
         *_runfile(state),
@@ -49,11 +48,19 @@ def problems(state: HostState, config: Workstation) -> tuple[Problem, ...]:
     )
 
 
+def _no_card(made: Installation, state: HostState) -> Iterator[Problem]:
+    """Better said now than after hours of downloads."""
+    if state.displays is not None and not cards(state):
+        do = "look at its seat and power cables, and in the BIOS at Above 4G decoding; or set gpu = None"
+        yield Problem("the graphics card is missing", "no NVIDIA card on the PCI bus", f"one ({made.wanted.sm})", do)
+
+
 def _unknown_keyring(made: Installation, state: HostState) -> Iterator[Problem]:
     if not made.keyring_sha256:
         seen = f"no known digest for {state.os.id} {state.os.version_id}"
         do = (
-            "install a release that the table of packages has one for, or set gpu = None and install the driver by hand"
+            "look at cuda-keyring in a repository that you trust, then set gpu.keyring_sha256; or install a release "
+            "that the table of packages has a digest for"
         )
         yield Problem("the keyring of NVIDIA's repository cannot be proven", seen, "a pinned sha256", do)
 
@@ -73,7 +80,9 @@ def _number(toolkit: str) -> tuple[int, ...]:
 def _runfile(state: HostState) -> Iterator[Problem]:
     """NVIDIA's own installer writes over files of packages, and packages over its."""
     unowned = (
-        state.nvidia.on_disk is not None and _STATUS not in state.unreadable and not _installed(state, _MODULE_PACKAGES)
+        state.nvidia.on_disk is not None
+        and DPKG_STATUS not in state.unreadable
+        and not _installed(state, _MODULE_PACKAGES)
     )
     if state.files.get(NVIDIA_UNINSTALL) is not None:
         seen = NVIDIA_UNINSTALL

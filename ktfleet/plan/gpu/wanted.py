@@ -54,7 +54,7 @@ class Installation:
     @property
     def keyring_sha256(self) -> str:
         """Of that package; "" where it is not known, which is a refusal."""
-        return self.row.keyring.value or ""
+        return self.wanted.keyring_sha256 or self.row.keyring.value or ""
 
     @property
     def keyring(self) -> str:
@@ -101,7 +101,7 @@ def installed_kernels(row: Distribution, state: HostState) -> tuple[str, ...]:
 
 def cards(state: HostState) -> tuple[Display, ...]:
     """NVIDIA's display devices."""
-    return tuple(display for display in state.displays if display.vendor == NVIDIA_VENDOR)
+    return tuple(display for display in state.displays or () if display.vendor == NVIDIA_VENDOR)
 
 
 def stand_ins(state: HostState) -> tuple[str, ...]:

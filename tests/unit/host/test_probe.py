@@ -113,7 +113,8 @@ def _more_singles(record: dict[str, Any]) -> Iterator[tuple[str, Any, set[str]]]
         yield "dimm.size", dimm["size"], below(dimms.EDAC)
         # An empty slot has no speed.
         yield "dimm.rated_mts", dimm["rated_mts"] if dimm["size"] else True, {"dimms.speed"}
-    for display in record["displays"]:
+    yield "displays", record["displays"], {devices.PCI}
+    for display in record["displays"] or ():
         for name, value in display.items():
             yield name, True if name == "driver" else value, below(f"{devices.PCI}/{display['address']}/")
     for disk in record["disks"]:
@@ -309,7 +310,7 @@ def test_an_empty_tree_is_explained(tmp_path: Path) -> None:
         record = probe.collect(str(root), files=["/etc/passwd"])
         assert unexplained(record) == []
         assert HostState.model_validate(record).cpus == ()
-        assert sum(1 for _ in nulls(record)) == 28
+        assert sum(1 for _ in nulls(record)) == 29
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_what_the_device_does_not_tell(tree: Path, file: str, text: str, why: st
 def test_without_pci(tree: Path) -> None:
     shutil.rmtree(tree / devices.PCI[1:])
     seen = state(tree)
-    assert (seen.displays, seen.unreadable[devices.PCI]) == ((), "no such file")
+    assert (seen.displays, seen.unreadable[devices.PCI]) == (None, "no such file")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from ktfleet import plan, recipes
 from ktfleet.config import Hardware, Hugepages, Workstation
-from ktfleet.host.state import OS, Boot, Cpu, HostState, Kernel, Packages, Unit
+from ktfleet.host.state import OS, Boot, Cpu, HostState, Kernel, Unit
 from ktfleet.plan.places import BEFORE, SERVER_UNIT
 from ktfleet.plan.storage import LEAST_FREE
 from tests.states import GIB, broken_hosts, workstation
@@ -128,16 +128,6 @@ def test_a_cgroup_that_starves_the_server() -> None:
     assert refused(limited(memory_max="max", memory_high=str(200 * GIB))) == []
     assert refused(limited(memory_max=str(64 * GIB)), hugepages=Hugepages(policy="hugetlb")) == [], "a pool is apart"
     assert refused(limited(cpus="0-19"))[0].startswith("a cgroup hides CPUs from the server: seen cpuset.cpus 0-19")
-
-
-@pytest.mark.parametrize(("packages", "seen"), [
-    (Packages(interrupted=True), "an update in /var/lib/dpkg/updates"),
-    (Packages(unfinished=("linux-image-amd64",)), "linux-image-amd64"),
-    (Packages(unfinished=tuple("abcdefg")), "a, b, c, d, e and 2 more"),
-])  # fmt: skip
-def test_an_interrupted_dpkg(packages: Packages, seen: str) -> None:
-    (line,) = refused(workstation().model_copy(update={"packages": packages}))
-    assert line.startswith(f"dpkg was interrupted: seen {seen}, wanted every package installed or gone; run `sudo dpkg")
 
 
 def test_a_flag_that_the_kernel_hides() -> None:
@@ -283,6 +273,7 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
         "the boot id cannot be read",
         "the kernel command line cannot be read",
         "whether dpkg was interrupted cannot be read",
+        "the PCI devices cannot be read",
         *(f"the file system of {path} cannot be read" for path in LEAST_FREE),
     ]
 

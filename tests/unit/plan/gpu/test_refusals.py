@@ -20,7 +20,11 @@ CASES: dict[str, tuple[HostState, str]] = {
     "an unknown keyring": (
         host("ubuntu", "26.04"),
         "the keyring of NVIDIA's repository cannot be proven: seen no known digest for ubuntu 26.04, wanted a pinned "
-        "sha256; install a release",
+        "sha256; look at cuda-keyring in a repository that you trust, then set gpu.keyring_sha256",
+    ),
+    "no card": (
+        host(displays=()),
+        "the graphics card is missing: seen no NVIDIA card on the PCI bus, wanted one (sm_120); look at its seat and",
     ),
     "a toolkit that does not compile there": (
         host("debian", "13"),
@@ -97,6 +101,10 @@ def test_without_a_wanted_card_none_of_it_matters(name: str) -> None:
 ])  # fmt: skip
 def test_what_is_fine_is_not_refused(state: HostState) -> None:
     assert made(state).refusals == ()
+
+
+def test_a_digest_of_ones_own_proves_a_keyring() -> None:
+    assert made(CASES["an unknown keyring"][0], keyring_sha256="a" * 64).refusals == ()
 
 
 def test_an_older_card_may_have_the_proprietary_module() -> None:
