@@ -16,6 +16,9 @@ PACKAGES = {
     "setpriv": "util-linux",
     "unshare": "util-linux",
     "apt-config": "apt",
+    "dpkg-deb": "dpkg",
+    "gpg": "gnupg",
+    "gpgconf": "gnupg",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 """What the lab needs from outside, and the Debian package that brings it."""

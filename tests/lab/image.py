@@ -43,7 +43,7 @@ LEFT_OUT = (
     # The initramfs names its few modules: udev has nothing to find there and takes eight seconds for it.
     *(f"/usr/share/initramfs-tools/{name}/udev" for name in ("hooks", "scripts/init-bottom", "scripts/init-top")),
 )
-DISK_MIB = 4096
+DISK_MIB = 20480  # sparse; room for a toolkit, as a deploy asks for it
 FIRST_SECTOR = 2048  # 1 MiB before the partition: room for GRUB
 SECTOR = 512
 PACKAGES_SECONDS, FINISH_SECONDS, FINISH_LIMIT = 80, 40, 600

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.lab import gateway
 from tests.lab.errors import LabError, require_programs, require_space
 from tests.lab.image import USER, Image
 from tests.lab.progress import Progress, Stopwatch, silent
@@ -195,8 +196,9 @@ class Machine:
         return self.folder.resolve() / "overlay.qcow2"
 
     def _qemu_command(self) -> list[str]:
-        user = f"user,id=net0,restrict=on,hostfwd=tcp:{HOST}:{self.port}-:22"
         folder = self.folder.resolve()
+        forward = f"hostfwd=tcp:{HOST}:{self.port}-:22"
+        user = f"user,id=net0,restrict=on,{forward},{gateway.guest_forward(folder)}"
         qemu = [
             *("qemu-system-x86_64", "-name", self.name, "-nodefaults", "-display", "none", "-monitor", "none"),
             *("-machine", "q35", "-accel", "tcg,thread=multi", *self.topology.qemu_arguments(), "-no-reboot"),

@@ -11,7 +11,7 @@ from tests.lab.deploying import Run, files, pyinfra
 from tests.lab.image import image
 from tests.lab.machine import Machine
 
-pytestmark = [pytest.mark.lab, pytest.mark.debian_13]
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

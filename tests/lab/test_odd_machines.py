@@ -9,7 +9,7 @@ from tests.lab.deploying import NO_REBOOT, Run, files, pyinfra
 from tests.lab.machine import Machine
 from tests.lab.topology import Topology
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 def refused(machine: Machine) -> Run:

@@ -47,8 +47,8 @@ chmod a+r "$out/vmlinuz" "$out/initrd"
 # mmdebstrap has proc, sys and dev mounted in the root: a plain bind shows the files below them instead.
 mkdir "$out/bare"
 mount --bind "$root" "$out/bare"
-# The features are named, so that a newer mke2fs makes nothing that the guest's GRUB cannot read.
-mkfs.ext4 -q -F -L root -U "$LAB_UUID" -m 0 -d "$out/bare" \
+# Few inodes, whose tables are all written. The features are named, so that a newer mke2fs makes nothing that the guest's GRUB cannot read.
+mkfs.ext4 -q -F -L root -U "$LAB_UUID" -m 0 -N 262144 -d "$out/bare" \
   -O none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file,huge_file,extra_isize \
   -E "offset=$LAB_OFFSET,lazy_itable_init=0,lazy_journal_init=0" "$out/disk.raw" "${LAB_MIB}M"
 umount "$out/bare"

@@ -1,0 +1,1 @@
+"""Signed apt repositories of stub packages that bear the real names and versions."""
