@@ -4,11 +4,12 @@ from pyinfra import host, inventory
 
 from checks import drift
 from checks import gpu as gpu_check
-from tasks import cpu, gpu, kernel, memory, power, preflight, service, system
+from tasks import account, cpu, gpu, kernel, memory, power, preflight, service, system
 
 plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
 preflight.remember(plan)  # what was there before, kept on the host
 system.tune(plan)
+account.create(plan)
 kernel.tune(plan)
 memory.tune(plan)
 cpu.tune(plan)

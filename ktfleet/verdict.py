@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan, command_line, readback
+from ktfleet.plan import Plan, account, command_line, readback
 from ktfleet.plan.files import File, paths, render
 from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
 from ktfleet.plan.row import Setting, Writer
@@ -64,6 +64,7 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
         *(_file(render(plan, path), state) for path in paths()),
         *(_enabled(link, why, state) for link, why in _links(plan)),
         *_packages(plan, state),
+        _account(state),
     )
 
 
@@ -201,3 +202,13 @@ def _packages(plan: Plan, state: HostState) -> Iterator[Verdict]:
         yield Verdict(key, "fail", seen, wanted, why)
     else:
         yield Verdict(key, "pass", f"{len(plan.driver.packages)} installed", wanted, why)
+
+
+def _account(state: HostState) -> Verdict:
+    key, wanted = f"account {account.ACCOUNT}", f"{account.WANTED}, its home its own"
+    why = "the server runs as it, and the data disk keeps files of its numbers over a reinstall"
+    gap = next((problem.seen for problem in account.unread(state)), None) or state.unreadable.get(account.HOME)
+    if gap:
+        return Verdict(key, "inconclusive", "nothing", wanted, f"it could not be read: {gap}")
+    wrong = account.differences(state)
+    return Verdict(key, "fail" if wrong else "pass", "; ".join(wrong) or wanted, wanted, why)

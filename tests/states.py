@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ktfleet.host.state import SCHEMA, HostState, Nvidia, Unit
-from ktfleet.plan import Plan
+from ktfleet.host.state import SCHEMA, Folder, HostState, Nvidia, Unit
+from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
 from ktfleet.plan.gpu.refusals import OPEN_LICENCE
 from ktfleet.plan.places import (
@@ -110,6 +110,9 @@ FRESH: dict[str, Any] = {
     "packages": {"interrupted": False},
     "apt": {},
     "journald": {},
+    "users": {},
+    "groups": {},
+    "folders": {account.HOME: None},
     "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},
     "sysfs": {
         THP_ENABLED: "always [madvise] never",
@@ -158,6 +161,11 @@ def converged(plan: Plan) -> HostState:
             "packages": state.packages.model_copy(update={"installed": _packages(plan)}),
             "apt": {s.key: s.wanted for s in plan.of(Writer.APT)},
             "journald": {s.key: s.wanted for s in plan.of(Writer.JOURNALD)},
+            "users": {account.ACCOUNT: account.WANTED},
+            "groups": {account.ACCOUNT: account.NUMBER},
+            "folders": {
+                account.HOME: Folder(uid=account.NUMBER, gid=account.NUMBER, mode=account.HOME_MODE),
+            },
             "units": {**state.units, IRQBALANCE_UNIT: balancer},
             "before": {**{key: {} for key in wanted}, "files": dict.fromkeys(paths())},
             "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, memory, settings, storage, topology
+from ktfleet.plan import account, cores, memory, settings, storage, topology
 from ktfleet.plan.gpu import refusals as gpu
 from ktfleet.plan.places import SERVER_UNIT
 from ktfleet.problem import Problem
@@ -43,6 +43,7 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *_no_workers(state, config),
         *_cgroup(state, need),
         *storage.problems(state, config),
+        *account.problems(state),
         *gpu.problems(state, config),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),

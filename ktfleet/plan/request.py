@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ktfleet.config import Workstation
 from ktfleet.plan import files, storage
+from ktfleet.plan.account import ASKED, HOME
 from ktfleet.plan.gpu import packages as gpu
 from ktfleet.plan.places import (
     BEFORE,
@@ -44,6 +45,8 @@ class Request:
     packages: tuple[str, ...]
     apt: tuple[str, ...]
     journald: tuple[str, ...]
+    accounts: tuple[str, ...]
+    folders: tuple[str, ...]
     before: str
 
 
@@ -76,5 +79,7 @@ def request(config: Workstation | None = None) -> Request:
         packages=(*PACKAGES, *(gpu.patterns() if card else ())),
         apt=keys(Writer.APT),
         journald=keys(Writer.JOURNALD),
+        accounts=ASKED,
+        folders=(HOME,),
         before=BEFORE,
     )

@@ -51,6 +51,7 @@ def test_a_converged_host_passes_everything() -> None:
     assert {judged.key for judged in found} == {
         *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
         places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED, "packages of driver and toolkit",
+        "account ktfleet",
     }  # fmt: skip
 
 
@@ -263,9 +264,9 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "48 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "49 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 47 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 48 pass"
     assert verdict.summary(()) == "nothing was checked"
 
 
