@@ -45,10 +45,10 @@ class Entry(NamedTuple):
     end: int
 
 
-def shown(text: str) -> str:
-    """A name from a file, for a line of output: nothing unprintable, not too long."""
+def shown(text: str, most: int = 120) -> str:
+    """A name from a file, or what a program said, for a line of output: nothing unprintable, not too long."""
     plain = text if text.isascii() and text.isprintable() else ascii(text)
-    return plain if len(plain) <= 120 else f"{plain[:117]}..."
+    return plain if len(plain) <= most else f"{plain[: most - 3]}..."
 
 
 def open_regular(path: Path) -> BinaryIO:
