@@ -16,6 +16,8 @@ from ktfleet.plan import Plan, account, command_line, readback
 from ktfleet.plan.files import File, paths, render
 from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
 from ktfleet.plan.row import Setting, Writer
+from ktfleet.plan.weights import changes as weights
+from ktfleet.plan.weights import proven
 
 Result = Literal["pass", "fail", "inconclusive", "skipped"]
 
@@ -65,6 +67,7 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
         *(_enabled(link, why, state) for link, why in _links(plan)),
         *_packages(plan, state),
         _account(state),
+        *_weights(plan, state),
     )
 
 
@@ -164,6 +167,14 @@ def _file(file: File, state: HostState) -> Verdict:
     if seen == file.sha256:
         return Verdict(file.path, "pass", wanted, wanted, why)
     return Verdict(file.path, "fail", "other content" if seen else "no such file", wanted, why)
+
+
+def _weights(plan: Plan, state: HostState) -> Iterator[Verdict]:
+    if plan.weights is not None:
+        yield _file(weights.program(), state)
+    for claim in proven.claims(plan, state):
+        result: Result = "inconclusive" if claim.good is None else "pass" if claim.good else "fail"
+        yield Verdict(claim.key, result, claim.seen, claim.wanted, claim.why)
 
 
 def _links(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +25,7 @@ class Hub:
     token: who does not send it gets 401. errors: path -> answers before the first good one, each a status code, or
     ("cut", n): the connection ends after n bytes of the file. ranges: whether it knows them. wrong: paths whose bytes
     differ from their hash, so many times.
+    hold: path -> bytes after which it waits for `go`.
     """
 
     folder: Path
@@ -34,6 +35,8 @@ class Hub:
     ranges: bool = True
     wrong: dict[str, int] = field(default_factory=dict)
     listing: Any = None
+    hold: dict[str, int] = field(default_factory=dict)
+    go: threading.Event = field(default_factory=threading.Event)
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
     sent: int = 0
     url: str = ""
@@ -82,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
             error = self._error("list")
             self._say(error or 200, json.dumps(self.hub.listed()).encode())
         elif match := re.fullmatch(f"/{NAME}/resolve/{REVISION}/(.*)", path):
-            port = self.server.server_address[1]
+            port = self.headers["Host"].rpartition(":")[2]
             self._say(302, b"", Location=f"http://localhost:{port}/cdn/{match[1]}")
         else:
             self._say(404, b"no")
@@ -109,10 +112,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         body = body[: error[1]] if error else body
-        self.wfile.write(body)
-        self.hub.sent += len(body)
+        first = self.hub.hold.pop(name, len(body))
+        with suppress(OSError):
+            self._send(body[:first])
+            if first < len(body):
+                self.hub.go.wait()
+                self._send(body[first:])
         if error:
             self.close_connection = True
+
+    def _send(self, body: bytes) -> None:
+        self.wfile.write(body)
+        self.hub.sent += len(body)
 
     def _say(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ktfleet.host.state import SCHEMA, Folder, HostState, Nvidia, Unit
+from ktfleet.host.state import SCHEMA, Folder, HostState, Mount, Nvidia, Unit
 from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
 from ktfleet.plan.gpu.refusals import OPEN_LICENCE
@@ -15,6 +15,7 @@ from ktfleet.plan.places import (
     BOOT_UNIT_ENABLED,
     BOOT_UNIT_PATH,
     COMPACTED,
+    FSTAB,
     IRQBALANCE_UNIT,
     LOCK,
     PERSISTENCED_ENABLED,
@@ -23,6 +24,7 @@ from ktfleet.plan.places import (
     POWER_LIMIT_ENABLED,
     SERVER_UNIT,
     TIME_SERVICES,
+    WEIGHTS,
     unit_file,
 )
 from ktfleet.plan.row import Writer
@@ -47,6 +49,8 @@ from ktfleet.plan.settings import (
     WAKE_LATENCY,
 )
 from ktfleet.plan.storage import LEAST_FREE
+from ktfleet.plan.weights import fstab, proofs
+from ktfleet.plan.weights.changes import program
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
@@ -170,6 +174,28 @@ def converged(plan: Plan) -> HostState:
             "before": {**{key: {} for key in wanted}, "files": dict.fromkeys(paths())},
             "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
             "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
+        }
+    )
+
+
+def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> HostState:
+    """The same host with the plan's data disk mounted, the service's user its owner; `weights`: complete ones on it."""
+    data, job = plan.config.data, plan.weights
+    assert data is not None
+    mount = Mount(mount=data.mount, device="/dev/sdb1", type="ext4", read_only=False, size=2000 * GIB)
+    files = (
+        {} if job is None else {WEIGHTS: program().sha256, **dict.fromkeys(proofs(job), "proof" if weights else None)}
+    )
+    return state.model_copy(
+        update={
+            "mounts": {**state.mounts, data.mount: mount},
+            "folders": {**state.folders, data.mount: Folder(uid=account.NUMBER, gid=account.NUMBER, mode="0755")},
+            "links": {**state.links, data.device: "../../sdb1"},
+            "texts": {**state.texts, FSTAB: f"UUID=1 / ext4 defaults 0 1\n{fstab.line(data)}"},
+            "files": {**state.files, FSTAB: "its digest", **files},
+            "packages": state.packages.model_copy(
+                update={"installed": {**state.packages.installed, "git": "1:2", "rsync": "3"}}
+            ),
         }
     )
 

@@ -83,12 +83,12 @@ def write_kt(folder: Path, layout: Layout) -> Path:
     return folder
 
 
-def write_checkpoint(folder: Path) -> Path:
-    """A small checkpoint as the hub has it. Returns the folder."""
+def write_checkpoint(folder: Path, *, rows: int = 16) -> Path:
+    """A small checkpoint as the hub has it, its second file of `rows` x 16 bytes. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensors] = {
         "model-00001-of-00002.safetensors": {"embed.weight": ("BF16", (64, 32))},
-        "model-00002-of-00002.safetensors": {"layers.0.ffn.experts.0.w1.weight": ("I8", (16, 16))},
+        "model-00002-of-00002.safetensors": {"layers.0.ffn.experts.0.w1.weight": ("I8", (rows, 16))},
     }
     for name, held in tensors.items():
         write_safetensors(folder / name, held)

@@ -155,7 +155,16 @@ def _copy(source: str, folder: Path, total: int, step: str, progress: Progress) 
     made = partial(folder)
     made.mkdir(parents=True, exist_ok=True)
     progress.begin(step, total, size_of(made))
-    options = ["--recursive", "--times", "--delete", "--partial-dir=.rsync-partial", "--timeout=120", "--no-motd"]
+    # A hub's own cache is a folder of symlinks: what they lead to is copied.
+    options = [
+        "--recursive",
+        "--copy-links",
+        "--times",
+        "--delete",
+        "--partial-dir=.rsync-partial",
+        "--timeout=120",
+        "--no-motd",
+    ]
     # As a variable: with --rsh, rsync would speak ssh to a daemon too.
     ssh = "ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o ServerAliveInterval=30"
     command = ["rsync", *options, f"--exclude=/{manifest.NAME}*", "--", f"{source}/", f"{made}/"]

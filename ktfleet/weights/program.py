@@ -46,6 +46,7 @@ def _work(what: str, path: Path, deep: bool) -> tuple[Problem, ...]:
     runtime = os.environ.get("RUNTIME_DIRECTORY")
     progress = Progress(Path(runtime) / "progress.json" if runtime else None)
     try:
+        job.work.mkdir(exist_ok=True)
         with only_one(job.work, what):
             if what == "download":
                 download.download(job, progress, _token())

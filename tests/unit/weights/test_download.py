@@ -317,6 +317,15 @@ def test_a_local_folder_and_one_that_is_not_there(tmp_path: Path, hub: hubs.Hub)
 
 
 @pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
+def test_a_hubs_cache_of_symlinks_is_copied_as_files(tmp_path: Path, hub: hubs.Hub) -> None:
+    (tmp_path / "blob").write_bytes((hub.folder / BIG).read_bytes())
+    (hub.folder / BIG).unlink()
+    (hub.folder / BIG).symlink_to(tmp_path / "blob")
+    run(job(tmp_path, hub, source=Copy(str(hub.folder), None)))
+    assert not (Path(job(tmp_path, hub).checkpoint) / BIG).is_symlink()
+
+
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
 def test_a_broken_source_is_not_taken(tmp_path: Path, hub: hubs.Hub) -> None:
     (hub.folder / BIG).write_bytes(b"short")
     lines = refused(job(tmp_path, hub, source=Copy(str(hub.folder), None)))
