@@ -26,5 +26,5 @@ def mounts(text: str, data: Data) -> bool:
 
 
 def line(data: Data) -> str:
-    """nofail: a server without its data disk still boots, and can be asked what is wrong."""
-    return f"{data.tag} {data.mount} auto defaults,nofail,noatime,x-systemd.device-timeout=30s 0 2"
+    """nofail: a server without its data disk still boots, and can be asked what is wrong. Nobody waits these 5 min."""
+    return f"{data.tag} {data.mount} auto defaults,nofail,noatime,x-systemd.device-timeout=5min 0 2"
