@@ -4,11 +4,14 @@ from pyinfra import host, inventory
 
 from checks import drift
 from checks import gpu as gpu_check
-from tasks import cpu, gpu, kernel, memory, power, preflight, service, system
+from tasks import account, cpu, gpu, kernel, memory, power, preflight, service, system, weights
 
 plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
 preflight.remember(plan)  # what was there before, kept on the host
 system.tune(plan)
+account.create(plan)
+weights.mount_data(plan)
+weights.download(plan)  # in the background: the longest step starts first
 kernel.tune(plan)
 memory.tune(plan)
 cpu.tune(plan)
@@ -16,6 +19,8 @@ gpu.install(plan)  # may install a kernel and ask for a reboot
 power.tune(plan)
 service.prepare(plan)
 kernel.reboot_if_needed(plan)
+weights.download(plan)  # goes on with what the reboot stopped
+weights.convert(plan)  # waits for both
 drift.check(plan)  # after everything else: it proves what the reboot left
 gpu_check.check(plan)
 preflight.release()

@@ -192,10 +192,12 @@ def _places(key: str, fresh: HostState) -> list[str]:
 
 
 def _group_data() -> dict[str, Any]:
-    """inventory/group_data/ws.py, as pyinfra reads it, without a card: the captured tree has no driver to measure."""
+    """inventory/group_data/ws.py, as pyinfra reads it, without card and data disk: the captured tree has neither."""
     names: dict[str, Any] = {}
     exec((ROOT / "inventory/group_data/ws.py").read_text(), names)
-    return {name: value for name, value in names.items() if not name.startswith("_")} | {"gpu": None}
+    return {name: value for name, value in names.items() if not name.startswith("_")} | {
+        "gpu": None, "data": None, "weights": None,
+    }  # fmt: skip
 
 
 def _state(folder: Path) -> HostState:

@@ -24,10 +24,14 @@ from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
+from ktfleet.plan.weights.wanted import layout
 from ktfleet.problem import Problem, Refused
 from ktfleet.validation import wanted
+from ktfleet.weights import verify
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+weights_app = typer.Typer(no_args_is_help=True, help="Weights on a disk.")
+app.add_typer(weights_app, name="weights")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are an interface.")]
 
 
@@ -97,6 +101,28 @@ def settings(
         for row in TABLE
     ]
     print(json.dumps(rows, indent=1))
+
+
+@weights_app.command("verify")
+def verify_weights(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Converted weights, merged or as a .kt tree.")],
+    pools: Annotated[int, typer.Option(help="NUMA nodes that they are to serve.")],
+    recipe: Annotated[str, typer.Option(help="A recipe's name or path.")] = config.Workstation().recipe,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte; keep hashes for the next time.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether converted weights are complete and made for this many pools. Exit 1 with each problem."""
+    if not folder.is_dir():
+        _refuse((Problem("DIR", str(folder), "a folder of converted weights", "check the path"),))
+    wanted_layout = layout(recipes.load(recipe), pools)
+    problems = verify.converted(folder, wanted_layout, deep=deep)
+    if as_json:
+        print(json.dumps({"complete": not problems, "problems": [asdict(problem) for problem in problems]}, indent=1))
+    else:
+        complete = f"complete: {wanted_layout.count} tensors, {pools} pools, {wanted_layout.total_bytes} bytes of them"
+        print("\n".join(map(str, problems)) or complete)
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command("report")

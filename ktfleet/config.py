@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ktfleet.sources import Sha256, Url, Weights
 from ktfleet.validation import FALSE_IS_NONE, Strict, read_toml, validated
 
 HugepagePolicy = Literal["thp", "hugetlb", "off"]
@@ -41,14 +43,41 @@ class Hugepages(Strict):
 
 
 class Data(Strict):
-    """Where the weights lie: a file system of its own, on a disk that survives a reinstall. `mount` is its path."""
+    """Where the weights lie: a file system of its own, on a disk that survives a reinstall. `mount` is its path.
+
+    uuid, label: of that file system, as `lsblk -f` shows them: it is mounted there from now on, and never formatted.
+    Neither: somebody else mounts it.
+    """
 
     mount: Annotated[str, Field(pattern=r"^/[^\n]*$")]
+    uuid: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{4,36}$")] | None = None
+    label: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,36}$")] | None = None
+
+    @model_validator(mode="after")
+    def _one_name_and_a_plain_path(self) -> Self:
+        if self.uuid is not None and self.label is not None:
+            raise ValueError("uuid or label, not both")
+        if self.mounted_by_us and not re.fullmatch(r"(/[A-Za-z0-9._-]+)+", self.mount):
+            raise ValueError("a mount without blanks and a slash at its end, like /srv/models")
+        return self
+
+    @property
+    def mounted_by_us(self) -> bool:
+        """Whether ktfleet mounts it."""
+        return self.uuid is not None or self.label is not None
+
+    @property
+    def device(self) -> str:
+        """Where udev has it, if ktfleet mounts it."""
+        return f"/dev/disk/by-uuid/{self.uuid}" if self.uuid else f"/dev/disk/by-label/{self.label}"
+
+    @property
+    def tag(self) -> str:
+        """As fstab names it."""
+        return f"UUID={self.uuid}" if self.uuid else f"LABEL={self.label}"
 
 
 Driver = Annotated[str, Field(pattern=r"^[0-9]{3}(\.[0-9]{1,3}){1,2}$")]
-Url = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~-]+)*$")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Gpu(Strict):
@@ -100,7 +129,8 @@ class Workstation(Strict):
     recipe: the name of a packaged recipe, or the path of a TOML file.
     cpuinfer: worker threads over all pools; default: as many as the host allows.
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
-    data: the folder of the weights; None: none is asked for.
+    data: the disk of the weights; None: none is asked for.
+    weights: where they come from; None (in TOML: false): none are got.
     gpu: the graphics card; None (in TOML: false): the host has none to serve with, nothing of it is installed or
     checked.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
@@ -112,6 +142,7 @@ class Workstation(Strict):
     cpuinfer: Annotated[int, Field(ge=1)] | None = None
     wake_latency_us: Annotated[int, Field(ge=0, le=10_000)] | None = 20
     data: Data | None = None
+    weights: Annotated[Weights | None, FALSE_IS_NONE] = None
     gpu: Annotated[Gpu | None, FALSE_IS_NONE] = Gpu()
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
 

@@ -60,6 +60,10 @@ def _problem(model: type[BaseModel], origin: str, detail: ErrorDetails) -> Probl
 def _wanted(detail: ErrorDetails) -> str:
     if detail["type"] == "value_error":
         return str(detail["ctx"]["error"])
+    if detail["type"] == "union_tag_invalid":
+        return f"a kind of {detail['ctx']['expected_tags']}"
+    if detail["type"] == "union_tag_not_found":
+        return "a kind, as ktfleet/sources.py names them"
     return wanted(detail["msg"])
 
 
@@ -71,16 +75,20 @@ def wanted(message: str) -> str:
 
 def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """The keys that are known where the unknown one stands."""
+    models = [model]
     for name in location[:-1]:
-        field = model.model_fields.get(str(name))
-        inner = _model(field.annotation) if field else None
-        if inner is None:
-            return []
-        model = inner
-    return list(model.model_fields)
+        # Where a key's model depends on its `kind`, that stands in the location too.
+        tagged = [kind for kind in models if name in _tags(kind)]
+        fields = [kind.model_fields[str(name)] for kind in models if str(name) in kind.model_fields]
+        models = tagged or [kind for field in fields for kind in _models(field.annotation)]
+    return list(models[0].model_fields) if models else []
 
 
-def _model(annotation: Any) -> type[BaseModel] | None:
-    """The model of a field; also of one that may be None."""
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models of a field; also of one that may be None."""
     kinds = get_args(annotation) or (annotation,)
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]

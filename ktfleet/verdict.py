@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan, command_line, readback
+from ktfleet.plan import Plan, account, command_line, readback
 from ktfleet.plan.files import File, paths, render
 from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
 from ktfleet.plan.row import Setting, Writer
+from ktfleet.plan.weights import changes as weights
+from ktfleet.plan.weights import proven
 
 Result = Literal["pass", "fail", "inconclusive", "skipped"]
 
@@ -64,6 +66,8 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
         *(_file(render(plan, path), state) for path in paths()),
         *(_enabled(link, why, state) for link, why in _links(plan)),
         *_packages(plan, state),
+        _account(state),
+        *_weights(plan, state),
     )
 
 
@@ -165,6 +169,14 @@ def _file(file: File, state: HostState) -> Verdict:
     return Verdict(file.path, "fail", "other content" if seen else "no such file", wanted, why)
 
 
+def _weights(plan: Plan, state: HostState) -> Iterator[Verdict]:
+    if plan.weights is not None:
+        yield _file(weights.program(), state)
+    for claim in proven.claims(plan, state):
+        result: Result = "inconclusive" if claim.good is None else "pass" if claim.good else "fail"
+        yield Verdict(claim.key, result, claim.seen, claim.wanted, claim.why)
+
+
 def _links(plan: Plan) -> Iterator[tuple[str, str]]:
     """The links by which systemd starts our units at boot, and why each has to be there."""
     yield BOOT_UNIT_ENABLED, "without it the sysfs settings are lost at the next boot"
@@ -201,3 +213,13 @@ def _packages(plan: Plan, state: HostState) -> Iterator[Verdict]:
         yield Verdict(key, "fail", seen, wanted, why)
     else:
         yield Verdict(key, "pass", f"{len(plan.driver.packages)} installed", wanted, why)
+
+
+def _account(state: HostState) -> Verdict:
+    key, wanted = f"account {account.ACCOUNT}", f"{account.WANTED}, its home its own"
+    why = "the server runs as it, and the data disk keeps files of its numbers over a reinstall"
+    gap = next((problem.seen for problem in account.unread(state)), None) or state.unreadable.get(account.HOME)
+    if gap:
+        return Verdict(key, "inconclusive", "nothing", wanted, f"it could not be read: {gap}")
+    wrong = account.differences(state)
+    return Verdict(key, "fail" if wrong else "pass", "; ".join(wrong) or wanted, wanted, why)

@@ -7,14 +7,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ktfleet.host.state import SCHEMA, HostState, Nvidia, Unit
-from ktfleet.plan import Plan
+from ktfleet.host.state import SCHEMA, Folder, HostState, Mount, Nvidia, Unit
+from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
 from ktfleet.plan.gpu.refusals import OPEN_LICENCE
 from ktfleet.plan.places import (
     BOOT_UNIT_ENABLED,
     BOOT_UNIT_PATH,
     COMPACTED,
+    FSTAB,
     IRQBALANCE_UNIT,
     LOCK,
     PERSISTENCED_ENABLED,
@@ -23,6 +24,7 @@ from ktfleet.plan.places import (
     POWER_LIMIT_ENABLED,
     SERVER_UNIT,
     TIME_SERVICES,
+    WEIGHTS,
     unit_file,
 )
 from ktfleet.plan.row import Writer
@@ -47,6 +49,8 @@ from ktfleet.plan.settings import (
     WAKE_LATENCY,
 )
 from ktfleet.plan.storage import LEAST_FREE
+from ktfleet.plan.weights import fstab, proofs
+from ktfleet.plan.weights.changes import program
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
@@ -110,6 +114,9 @@ FRESH: dict[str, Any] = {
     "packages": {"interrupted": False},
     "apt": {},
     "journald": {},
+    "users": {},
+    "groups": {},
+    "folders": {account.HOME: None},
     "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},
     "sysfs": {
         THP_ENABLED: "always [madvise] never",
@@ -158,10 +165,37 @@ def converged(plan: Plan) -> HostState:
             "packages": state.packages.model_copy(update={"installed": _packages(plan)}),
             "apt": {s.key: s.wanted for s in plan.of(Writer.APT)},
             "journald": {s.key: s.wanted for s in plan.of(Writer.JOURNALD)},
+            "users": {account.ACCOUNT: account.WANTED},
+            "groups": {account.ACCOUNT: account.NUMBER},
+            "folders": {
+                account.HOME: Folder(uid=account.NUMBER, gid=account.NUMBER, mode=account.HOME_MODE),
+            },
             "units": {**state.units, IRQBALANCE_UNIT: balancer},
             "before": {**{key: {} for key in wanted}, "files": dict.fromkeys(paths())},
             "kernel": state.kernel.model_copy(update={"cmdline": cmdline}),
             "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
+        }
+    )
+
+
+def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> HostState:
+    """The same host with the plan's data disk mounted, the service's user its owner; `weights`: complete ones on it."""
+    data, job = plan.config.data, plan.weights
+    assert data is not None
+    mount = Mount(mount=data.mount, device="/dev/sdb1", type="ext4", read_only=False, size=2000 * GIB)
+    files = (
+        {} if job is None else {WEIGHTS: program().sha256, **dict.fromkeys(proofs(job), "proof" if weights else None)}
+    )
+    return state.model_copy(
+        update={
+            "mounts": {**state.mounts, data.mount: mount},
+            "folders": {**state.folders, data.mount: Folder(uid=account.NUMBER, gid=account.NUMBER, mode="0755")},
+            "links": {**state.links, data.device: "../../sdb1"},
+            "texts": {**state.texts, FSTAB: f"UUID=1 / ext4 defaults 0 1\n{fstab.line(data)}"},
+            "files": {**state.files, FSTAB: "its digest", **files},
+            "packages": state.packages.model_copy(
+                update={"installed": {**state.packages.installed, "git": "1:2", "rsync": "3"}}
+            ),
         }
     )
 

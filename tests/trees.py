@@ -432,6 +432,8 @@ def _write_software(root: Path) -> None:
     put(root, "/proc/812/environ", "PATH=/usr/bin\0TOKEN=secret\0IRQBALANCE_BANNED_CPULIST=2-3\0")
     put(root, "/var/lib/dpkg/status", DPKG_STATUS)
     (root / "var/lib/dpkg/updates").mkdir(parents=True, exist_ok=True)
+    put(root, "/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
+    put(root, "/etc/group", "root:x:0:\n")
     put(
         root,
         "/etc/apt/apt.conf.d/70debconf",

@@ -3,3 +3,5 @@
 recipe = "dsv4-flash-amxint4"
 hardware = {"sockets": 2, "cores_per_socket": 20}
 hugepages = {"policy": "thp"}
+data = {"label": "models", "mount": "/srv/models"}
+weights = {"source": {"kind": "hub"}}

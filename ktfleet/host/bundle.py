@@ -1,4 +1,4 @@
-"""The probe as one program: what is sent to a host, where nothing of ktfleet is installed."""
+"""A package as one program: what is sent to a host, where nothing of ktfleet is installed."""
 
 from __future__ import annotations
 
@@ -7,30 +7,55 @@ from functools import cache
 from graphlib import TopologicalSorter
 from importlib.resources import files
 
-PACKAGE = "ktfleet.host.probe"
+PROBE = "ktfleet.host.probe"
+WEIGHTS = "ktfleet.weights.program"
+
+SHARED = "ktfleet.problem"
+"""The one module that a program may import from outside its package."""
+
+_IMPORT = re.compile(r"^from ([\w.]+) import ([\w, ]*)", re.MULTILINE)
 
 _LOADER = """\
 import sys, types
 SOURCES = {sources!r}
-for name in ("ktfleet", "ktfleet.host", *SOURCES):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = []
+for name in ({parents}, *SOURCES):
+    module = sys.modules.setdefault(name, types.ModuleType(name))
+    module.__path__ = []
+    if "." in name:
+        setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
 for name, source in SOURCES.items():
     exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
-sys.exit(sys.modules[{package!r}].main())
+sys.exit(sys.modules[{main!r}].main())
 """
 
 
 @cache
-def source() -> str:
-    """Python source for `python3 -I -c`. Its modules run in the order of their imports, the package itself last."""
+def source(main: str = PROBE) -> str:
+    """Python source for `python3 -I`, which calls the main() of a module or package.
+
+    Its modules run in the order of their imports.
+    """
+    package = main if main == PROBE else main.rpartition(".")[0]
     texts = {
-        PACKAGE if path.name == "__init__.py" else f"{PACKAGE}.{path.name.removesuffix('.py')}": path.read_text("utf-8")
-        for path in files(PACKAGE).iterdir()
+        package if path.name == "__init__.py" else f"{package}.{path.name.removesuffix('.py')}": path.read_text("utf-8")
+        for path in files(package).iterdir()
         if path.name.endswith(".py")
     }
-    needs = {name: set(re.findall(rf"^from ({re.escape(PACKAGE)}[.\w]*) import", text, re.MULTILINE))
-             for name, text in texts.items()}  # fmt: skip
+    if any(f"from {SHARED} import" in text for text in texts.values()):
+        texts[SHARED] = files("ktfleet").joinpath("problem.py").read_text("utf-8")
+    needs = {name: _imports(text) & texts.keys() - {name} for name, text in texts.items()}
+    order = [name for name in TopologicalSorter(needs).static_order() if name in texts]
+    parents = [package[: match.start()] for match in re.finditer(r"\.", package)]
     return _LOADER.format(
-        sources={name: texts[name] for name in TopologicalSorter(needs).static_order()}, package=PACKAGE
+        sources={name: texts[name] for name in order},
+        parents=", ".join(map(repr, (*parents, package))),
+        main=main,
     )
+
+
+def _imports(text: str) -> set[str]:
+    """The modules that `from x import y` can mean."""
+    found = set()
+    for module, names in _IMPORT.findall(text):
+        found |= {module, *(f"{module}.{name.strip()}" for name in names.split(","))}
+    return found

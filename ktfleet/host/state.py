@@ -178,6 +178,29 @@ class Unit(Frozen):
     cpu_max: str | None = None
 
 
+class User(Frozen):
+    """One line of passwd(5)."""
+
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+    def __str__(self) -> str:
+        return f"{self.uid}:{self.gid} at {self.home} with {self.shell}"
+
+
+class Folder(Frozen):
+    """Who owns a folder. `mode` is octal text with four digits."""
+
+    uid: int
+    gid: int
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.uid}:{self.gid} {self.mode}"
+
+
 class Packages(Frozen):
     """dpkg and apt. `installed`: name -> version of the asked patterns. `locked_by`: who holds a lock of theirs, as
     "apt-get (pid 812)". `interrupted`: dpkg was stopped in the middle. `unfinished`: packages half installed."""
@@ -201,6 +224,8 @@ class HostState(Frozen):
     `cpu_dma_latency_us`: the present cap on the wake-up latency. `texts`: path -> stripped text of an asked small file
     (None: no such file). `mounts`: asked path -> its file system. `units`: asked unit -> what runs. `apt` and
     `journald`: asked option -> effective value ("a b" for a list; absent: not set); None: not read.
+    `users` and `groups` (name -> gid): those with an asked name or number; None: not read. `folders`: asked path ->
+    whose it is (None: no such folder).
     """
 
     schema_version: int = Field(alias="schema")
@@ -229,6 +254,9 @@ class HostState(Frozen):
     packages: Packages = Packages()
     apt: dict[str, str] | None = None
     journald: dict[str, str] | None = None
+    users: dict[str, User] | None = None
+    groups: dict[str, int] | None = None
+    folders: dict[str, Folder | None] = Field(default_factory=dict)
     cloud_init: str | None = None
     reboot_required: tuple[str, ...] | None = None
     clock_synchronised: bool | None = None

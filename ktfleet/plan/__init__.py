@@ -7,11 +7,13 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, cpu_lists, gpu, memory, notes, readback, refusals, unknown, worksheet
+from ktfleet.plan import cores, cpu_lists, gpu, memory, notes, readback, refusals, unknown, weights, worksheet
 from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
 from ktfleet.recipes import Recipe
+from ktfleet.sources import HubSource
+from ktfleet.weights.job import Job
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,17 @@ class Plan:
     worksheet: tuple[worksheet.Item, ...]
     notes: tuple[str, ...]
     driver: gpu.Installation | None
+    weights: Job | None
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
         return tuple(s for s in self.settings if s.row.writer is writer and concern in (None, s.row.concern))
+
+    @property
+    def hub_token_file(self) -> str | None:
+        """On the host: where systemd finds the hub's token."""
+        wanted = self.config.weights
+        return wanted.source.token_file if wanted and isinstance(wanted.source, HubSource) else None
 
     def to_json(self) -> dict[str, Any]:
         """The interface of `ktfleet plan --json`: keys are kept, others may be added."""
@@ -55,6 +64,9 @@ class Plan:
                 "per_node": {str(node): self.memory.hugepages_per_node for node in self.cores.worker_cpus},
             },
             "packages": list(self.driver.packages) if self.driver else [],
+            "weights": {"checkpoint": self.weights.checkpoint, "converted": self.weights.shards}
+            if self.weights
+            else None,
             "settings": [
                 {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
             ],
@@ -79,6 +91,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         worksheet=worksheet.items(state),
         notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state)),
         driver=driver,
+        weights=weights.job(config, recipe, division.cpuinfer or 1),
     )
 
 

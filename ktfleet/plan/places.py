@@ -51,6 +51,16 @@ POWER_LIMIT_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{POWER_LIMIT
 NVIDIA_UNINSTALL = "/usr/bin/nvidia-uninstall"
 """NVIDIA's runfile leaves it; no package has it."""
 
+WEIGHTS = "/usr/local/lib/ktfleet/weights"
+"""On the host: the program that gets, converts and verifies weights."""
+
+WEIGHTS_JOB = "/etc/ktfleet/weights.json"
+DOWNLOAD_UNIT = "ktfleet-download.service"
+CONVERT_UNIT = "ktfleet-convert.service"
+FSTAB = "/etc/fstab"
+STACK_PYTHON = "/opt/ktfleet/stack/bin/python"
+"""The interpreter of the server's environment."""
+
 SYSFS: dict[Concern, str] = {
     "memory": "/etc/ktfleet/sysfs.d/memory.conf",
     "cpu": "/etc/ktfleet/sysfs.d/cpu.conf",

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, memory, settings, storage, topology
+from ktfleet.plan import account, cores, memory, settings, storage, topology
 from ktfleet.plan.gpu import refusals as gpu
 from ktfleet.plan.places import SERVER_UNIT
+from ktfleet.plan.weights import refusals as weights
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB, Recipe
 
@@ -43,6 +44,8 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *_no_workers(state, config),
         *_cgroup(state, need),
         *storage.problems(state, config),
+        *account.problems(state),
+        *weights.problems(state, config, recipe),
         *gpu.problems(state, config),
         *cores.problems(state, config.cpuinfer),
         *_command_line(state, config),

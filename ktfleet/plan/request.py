@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ktfleet import recipes
 from ktfleet.config import Workstation
-from ktfleet.plan import files, storage
+from ktfleet.plan import files, storage, weights
+from ktfleet.plan.account import ASKED, HOME
 from ktfleet.plan.gpu import packages as gpu
 from ktfleet.plan.places import (
     BEFORE,
     BOOT_UNIT_ENABLED,
     COMPACTED,
+    CONVERT_UNIT,
+    DOWNLOAD_UNIT,
+    FSTAB,
     IRQBALANCE_UNIT,
     LOCK,
     NVIDIA_UNINSTALL,
@@ -18,6 +23,7 @@ from ktfleet.plan.places import (
     POWER_LIMIT_ENABLED,
     SERVER_UNIT,
     TIME_SERVICES,
+    WEIGHTS,
     unit_file,
 )
 from ktfleet.plan.row import Writer
@@ -25,6 +31,9 @@ from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
 
 PACKAGES = gpu.DRIVER_PATTERNS
 """Patterns of package names whose versions are told."""
+
+TOOLS = ("git", "rsync")
+"""What getting and converting weights may need."""
 
 GPU_UNITS = (PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)
 
@@ -44,17 +53,32 @@ class Request:
     packages: tuple[str, ...]
     apt: tuple[str, ...]
     journald: tuple[str, ...]
+    accounts: tuple[str, ...]
+    folders: tuple[str, ...]
     before: str
 
 
 def looked_at(config: Workstation | None) -> tuple[str, ...]:
-    """Files that are no managed ones but that a decision about the card depends on. None: of any configuration."""
+    """Files that are no managed ones but that a decision depends on. None: of any configuration."""
     if config is None:
         return (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
-    if config.gpu is None:
-        return ()
-    own = config.gpu.keyring_sha256
-    return (NVIDIA_UNINSTALL, *gpu.KEYRINGS, *((gpu.keyring_path(own),) if own else ()))
+    own = config.gpu.keyring_sha256 if config.gpu else None
+    card = (NVIDIA_UNINSTALL, *gpu.KEYRINGS, *((gpu.keyring_path(own),) if own else ())) if config.gpu else ()
+    return (*card, *_weights(config))
+
+
+def _weights(config: Workstation) -> tuple[str, ...]:
+    """The program that gets them, and what says that they are complete."""
+    wanted = weights.job(config, recipes.load(config.recipe)) if config.weights else None
+    return (WEIGHTS, *weights.proofs(wanted)) if wanted else ()
+
+
+def _fstab(config: Workstation | None) -> tuple[str, ...]:
+    return (FSTAB,) if config and config.data and config.data.mounted_by_us else ()
+
+
+def _data_disk(config: Workstation | None) -> tuple[str, ...]:
+    return (config.data.device,) if config and config.data and config.data.mounted_by_us else ()
 
 
 def request(config: Workstation | None = None) -> Request:
@@ -67,14 +91,16 @@ def request(config: Workstation | None = None) -> Request:
     return Request(
         sysctl=keys(Writer.SYSCTL),
         sysfs=(*keys(Writer.SYSFS), *READ_TOO),
-        files=(*files.paths(), *looked_at(config)),
-        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES, *GPU_UNITS),
-        texts=(LOCK, COMPACTED),
+        files=(*files.paths(), *looked_at(config), *_fstab(config)),
+        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES, *GPU_UNITS, *_data_disk(config)),
+        texts=(LOCK, COMPACTED, *_fstab(config)),
         mounts=storage.asked_paths(config),
-        units=(SERVER_UNIT, IRQBALANCE_UNIT),
+        units=(SERVER_UNIT, IRQBALANCE_UNIT, DOWNLOAD_UNIT, CONVERT_UNIT),
         environment=(GLIBC_TUNABLES, BANNED_CPUS),
-        packages=(*PACKAGES, *(gpu.patterns() if card else ())),
+        packages=(*PACKAGES, *TOOLS, *(gpu.patterns() if card else ())),
         apt=keys(Writer.APT),
         journald=keys(Writer.JOURNALD),
+        accounts=ASKED,
+        folders=(HOME, *((config.data.mount,) if config and config.data else ())),
         before=BEFORE,
     )

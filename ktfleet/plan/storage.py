@@ -59,11 +59,12 @@ def _full(state: HostState, config: Workstation) -> Iterator[Problem]:
 
 
 def _data_folder(state: HostState, config: Workstation) -> Iterator[Problem]:
-    held = state.mounts.get(config.data.mount) if config.data else None
-    if config.data and held and held.mount == "/":
+    data = config.data
+    held = state.mounts.get(data.mount) if data and not data.mounted_by_us else None
+    if data and held and held.mount == "/":
         do = "mount the data disk there: its line in /etc/fstab went with the old system"
         what = "the data folder resolves to the root file system"
-        yield Problem(what, f"{config.data.mount} on {held.device}", "a disk that survives a reinstall", do)
+        yield Problem(what, f"{data.mount} on {held.device}", "a disk that survives a reinstall", do)
 
 
 def _mib(size: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import storage
+from ktfleet.plan import account, storage
 from ktfleet.plan.places import BEFORE, DPKG_STATUS, PCI_DEVICES
 from ktfleet.problem import Problem
 
@@ -22,6 +22,7 @@ def unknown(state: HostState, config: Workstation) -> tuple[Problem, ...]:
         *_cpu_fields(state),
         *_node_memories(state),
         *_mounts(state, config),
+        *account.unread(state),
     )
 
 

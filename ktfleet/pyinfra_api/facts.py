@@ -34,6 +34,8 @@ def probe_arguments(config: Workstation | None = None) -> tuple[str, ...]:
         *("--package", *wanted.packages),
         *("--apt", *wanted.apt),
         *("--journald", *wanted.journald),
+        *("--account", *wanted.accounts),
+        *("--folder", *wanted.folders),
         *("--before", wanted.before),
     )
 

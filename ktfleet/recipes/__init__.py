@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from ktfleet.problem import Problem, Refused
+from ktfleet.recipes.checkpoint import Checkpoint
 from ktfleet.validation import Strict, read_toml, validated
 
 FOLDER = Path(__file__).parent
@@ -60,6 +61,7 @@ class Recipe(Strict):
     cpu_flags: Annotated[tuple[str, ...], Field(strict=False)]
     experts: Experts
     memory: Memory
+    checkpoint: Checkpoint | None = None
 
     def shard_bytes(self, pools: int) -> int:
         """Bytes of expert weights that each of `pools` NUMA nodes holds (rounded up)."""

@@ -27,7 +27,7 @@ from tests.lab.progress import Progress, Stopwatch, silent
 GUEST = Path(__file__).with_name("guest")
 USER = "ops"
 PACKAGES = (
-    *("dbus", "grub-pc", "initramfs-tools", "iproute2", "irqbalance", "kmod", "linux-image-amd64", "lz4"),
+    *("dbus", "git", "grub-pc", "initramfs-tools", "iproute2", "irqbalance", "kmod", "linux-image-amd64", "lz4"),
     *("openssh-server", "procps", "python3", "sudo", "systemd-sysv", "systemd-timesyncd", "udev", "zstd"),
 )
 HARDWARE = (  # that qemu does not have, below the kernel's drivers/

@@ -36,6 +36,7 @@ class Machine:
 
     Use it as a context manager, or `start()` and `stop()` it. `outlives` keeps it running when this process ends;
     without it the machine dies with the thread that started it, so that a killed test run leaves nothing behind.
+    `data_disk` is a file that the machine has as a second disk, and keeps: it outlives the machine.
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Machine:
     topology: Topology = LAB
     name: str = "lab"
     outlives: bool = False
+    data_disk: Path | None = None
     port: int = field(default=0, init=False)
     pid: int = field(default=0, init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
@@ -199,6 +201,8 @@ class Machine:
         folder = self.folder.resolve()
         forward = f"hostfwd=tcp:{HOST}:{self.port}-:22"
         user = f"user,id=net0,restrict=on,{forward},{gateway.guest_forward(folder)}"
+        data = f"file={self.data_disk},format=raw,if=none,id=data,cache=writeback"
+        second = ("-drive", data, "-device", "virtio-blk-pci,drive=data,vectors=0") if self.data_disk else ()
         qemu = [
             *("qemu-system-x86_64", "-name", self.name, "-nodefaults", "-display", "none", "-monitor", "none"),
             *("-machine", "q35", "-accel", "tcg,thread=multi", *self.topology.qemu_arguments(), "-no-reboot"),
@@ -206,6 +210,7 @@ class Machine:
             # Without MSI-X: QEMU 7.2 aborted once in msix_table_mmio_write while the guest booted.
             *("-device", "virtio-blk-pci,drive=disk,vectors=0", "-device", "virtio-rng-pci,vectors=0"),
             *("-device", "virtio-net-pci,netdev=net0,romfile=,vectors=0"),
+            *second,
             *("-chardev", f"file,id=console,path={folder}/serial.log,append=on", "-serial", "chardev:console"),
             *("-pidfile", f"{folder}/pid"),
         ]

@@ -1,6 +1,7 @@
 """The offline command line as its users start it."""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
@@ -11,12 +12,13 @@ from unittest.mock import patch
 
 import pytest
 
-from ktfleet import cli, report, results
+from ktfleet import cli, recipes, report, results
 from ktfleet.config import Workstation
 from ktfleet.plan.settings import TABLE
 from ktfleet.recipes import load
 from ktfleet.verdict import Verdict
 from tests.trees import write_tree
+from tests.weights import SMALL, write_merged
 
 ROOT = Path(__file__).parents[2]
 KTFLEET = Path(sys.executable).with_name("ktfleet")
@@ -167,3 +169,34 @@ def test_the_report_fails_with_a_bad_verdict(tmp_path: Path) -> None:
     done = ktfleet("report", cwd=tmp_path)
     assert done.returncode == 1
     assert all(word in done.stdout for word in ("ws01", "ws02", "vm.swappiness", "pass", "fail", "60"))
+
+
+def test_weights_are_verified(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text("[]")
+    done = ktfleet("weights", "verify", str(tmp_path), "--pools", "2")
+    assert (done.returncode, done.stdout.count("\n")) == (1, 1)
+    assert done.stdout.startswith("model.safetensors.index.json is broken: seen JSON that is a list, wanted")
+    done = ktfleet("weights", "verify", str(tmp_path), "--pools", "2", "--json")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert (answer["complete"], answer["problems"][0]["seen"]) == (False, "JSON that is a list")
+
+
+@pytest.mark.parametrize("arguments", [
+    ("verify",), ("verify", ".", "--pools", "x"), ("verify", "no/such/folder", "--pools", "2"),
+    ("verify", ".", "--pools", "3"), ("verify", ".", "--pools", "0"), ("verify", ".", "--pools", "2", "--recipe", "x"),
+])  # fmt: skip
+def test_wrong_usage_of_the_verification(arguments: tuple[str, ...]) -> None:
+    done = ktfleet("weights", *arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_complete_weights_are_said_to_be(tmp_path: Path) -> None:
+    recipe = (recipes.FOLDER / "dsv4-flash-amxint4.toml").read_text()
+    for key, size in (("layers", 2), ("count", 3), ("hidden", 32), ("intermediate", 16), ("bytes", 1152)):
+        recipe = re.sub(rf"(?m)^{key} = .*$", f"{key} = {size}", recipe)
+    (tmp_path / "small.toml").write_text(recipe.replace("per_token = 6", "per_token = 2"))
+    folder = write_merged(tmp_path / "weights", SMALL)
+    done = ktfleet("weights", "verify", str(folder), "--pools", "2", "--recipe", str(tmp_path / "small.toml"))
+    assert (done.returncode, done.stdout) == (0, f"complete: 72 tensors, 2 pools, {SMALL.total_bytes} bytes of them\n")

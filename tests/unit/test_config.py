@@ -46,9 +46,9 @@ def test_what_goes_into_commands_is_checked(key: str, value: object) -> None:
 
 @pytest.mark.parametrize(("data", "line"), [
     ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
-                       "wake_latency_us, data, gpu, kernel_command_line; did you mean 'recipe'?"),
+                       "wake_latency_us, data, weights, gpu, kernel_command_line; did you mean 'recipe'?"),
     ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
-                   "wake_latency_us, data, gpu, kernel_command_line; remove it"),
+                   "wake_latency_us, data, weights, gpu, kernel_command_line; remove it"),
     ({"hugepages": {"polcy": "thp"}}, "ws03: hugepages.polcy: seen an unknown key, wanted one of policy, per_node; "
                                       "did you mean 'policy'?"),
     ({"hugepages": {"policy": "2M"}}, "ws03: hugepages.policy: seen '2M', wanted 'thp', 'hugetlb' or 'off'; "
@@ -94,3 +94,41 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, content: str | b
     with pytest.raises(Refused, match=r"ws\.toml: seen .*, wanted a readable TOML file; check the path") as refused:
         config.load(file)
     assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("source", "line"), [
+    ({"kind": "hub", "endpont": "x"}, "ws03: weights.source.hub.endpont: seen an unknown key, wanted one of kind, "
+                                      "endpoint, token_file; did you mean 'endpoint'?"),
+    ({"kind": "hubb"}, "ws03: weights.source: seen {'kind': 'hubb'}, wanted a kind of 'hub', 'rsync', 'folder'; "),
+    ({}, "ws03: weights.source: seen {}, wanted a kind, as ktfleet/sources.py names them; correct weights.source"),
+    *[({"kind": "rsync", "checkpoint": place}, "ws03: weights.source.rsync.checkpoint: seen ") for place in (
+        "-e sh:/x", "host:x", "host:/x;y", "rsync://h", "host:/a b", "/local", "$(id):/x", "--rsh=x:/y",
+    )],
+    ({"kind": "folder", "checkpoint": "x"}, "ws03: weights.source.folder.checkpoint: seen 'x'"),
+    ({"kind": "folder", "checkpoint": "/"}, "ws03: weights.source.folder.checkpoint: seen '/'"),
+    ({"kind": "hub", "endpoint": "ftp://x"}, "ws03: weights.source.hub.endpoint: seen 'ftp://x'"),
+    ({"kind": "hub", "endpoint": "https://x/"}, "ws03: weights.source.hub.endpoint: seen 'https://x/'"),
+])  # fmt: skip
+def test_a_source_that_is_none(source: dict[str, str], line: str) -> None:
+    (found,) = refusal({"weights": {"source": source}})
+    assert found.startswith(line)
+
+
+@pytest.mark.parametrize("place", ["nas:/models/x", "me@nas.lan:/models/x", "rsync://nas:873/models/x"])
+def test_places_that_rsync_knows(place: str) -> None:
+    made = config.parse({"weights": {"source": {"kind": "rsync", "checkpoint": place}}}, "ws01")
+    assert made.weights is not None
+
+
+@pytest.mark.parametrize("key", ["repository", "commit", "path", "sha256"])
+def test_the_converter_is_pinned(key: str) -> None:
+    (line,) = refusal({"weights": {"converter": {key: "--upload-pack=x"}}})
+    assert line.startswith(f"ws03: weights.converter.{key}: seen '--upload-pack=x'")
+
+
+@pytest.mark.parametrize("data", [
+    {"mount": "/srv/m", "label": "a", "uuid": "1234-ABCD"}, {"mount": "/srv/m/", "label": "a"},
+    {"mount": "/", "label": "a"}, {"mount": "/srv/m", "label": "a b"}, {"mount": "/srv/m", "uuid": "../sda"},
+])  # fmt: skip
+def test_a_data_disk_that_cannot_be_named(data: dict[str, str]) -> None:
+    assert len(refusal({"data": data})) == 1

@@ -82,7 +82,7 @@ HOSTS = (
         refusals=("the sibling lists disagree: seen CPU ", "wrong number of physical cores on socket 0: seen 21")),
     Odd("a crashed capture", {}, removed("proc", "sys", "etc", "usr"), cpuinfer=0,
         unknown=("the distribution", "the CPUs", "the NUMA nodes", "the CPU flags", "the boot id", "the kernel",
-                 "the PCI devices", *["the file system of"] * 5)),
+                 "the PCI devices", *["the file system of"] * 5, *["the accounts in"] * 2)),
     Odd("a read-only root", {"files": {"/proc/self/mounts": "/dev/sda1 / ext4 ro,relatime 0 0\n"}},
         refusals=("the file system of /, /boot, /etc, /usr/local, /var is read-only: seen /dev/sda1 mounted ro on /",)),
     Odd("an interrupted dpkg, which a deploy finishes", {"files": {"/var/lib/dpkg/updates/0003": ""}}),

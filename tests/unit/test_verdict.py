@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ktfleet import plan, recipes, verdict
-from ktfleet.config import Gpu, Hugepages, Workstation
+from ktfleet.config import Data, Gpu, Hugepages, Workstation
 from ktfleet.host.state import HostState, Unit
 from ktfleet.plan import Plan, files, places
 from ktfleet.plan.row import Row, Writer
@@ -20,13 +20,19 @@ from ktfleet.plan.settings import (
     TIME_SYNC,
     WAKE_LATENCY,
 )
+from ktfleet.sources import Weights
 from ktfleet.verdict import Verdict
-from tests.states import converged, serving, workstation
+from tests.states import converged, serving, with_data_disk, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
-EVERYTHING = Workstation(gpu=Gpu(power_limit_w=450), kernel_command_line=("mitigations", "transparent_hugepage"))
+EVERYTHING = Workstation(
+    gpu=Gpu(power_limit_w=450),
+    kernel_command_line=("mitigations", "transparent_hugepage"),
+    data=Data(mount="/srv/models", label="models"),
+    weights=Weights(),
+)
 PLAN = plan.make(workstation(), EVERYTHING, RECIPE)
-CONVERGED = serving(PLAN, converged(PLAN))
+CONVERGED = serving(PLAN, with_data_disk(converged(PLAN), PLAN))
 
 
 def bad(state: HostState | None, made: Plan = PLAN) -> list[Verdict]:
@@ -51,6 +57,7 @@ def test_a_converged_host_passes_everything() -> None:
     assert {judged.key for judged in found} == {
         *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
         places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED, "packages of driver and toolkit",
+        "account ktfleet", places.WEIGHTS, "data disk", "checkpoint", "converted weights",
     }  # fmt: skip
 
 
@@ -263,9 +270,9 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "48 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "56 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 47 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 55 pass"
     assert verdict.summary(()) == "nothing was checked"
 
 

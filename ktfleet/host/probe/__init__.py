@@ -15,6 +15,7 @@ import os
 import sys
 from functools import partial
 
+from ktfleet.host.probe.accounts import read_accounts, read_folders
 from ktfleet.host.probe.apt_conf import read_apt
 from ktfleet.host.probe.asked import parse_before, read_sysctl, read_sysfs, read_texts
 from ktfleet.host.probe.boot import read_boot, read_cloud_init, read_kernel, read_os, read_reboot_required
@@ -58,6 +59,8 @@ def collect(
     apt: Iterable[str] = (),
     journald: Iterable[str] = (),
     texts: Iterable[str] = (),
+    accounts: Sequence[str] = (),
+    folders: Iterable[str] = (),
 ) -> dict[str, Any]:
     """The state of the host whose files lie below `root`, in plain JSON types."""
     reader = Reader(root)
@@ -91,6 +94,8 @@ def collect(
         "packages": read_packages(reader, packages),
         "apt": read_apt(reader, apt),
         "journald": read_journald(reader, journald),
+        **read_accounts(reader, accounts),
+        "folders": read_folders(reader, folders),
         "cloud_init": read_cloud_init(reader),
         "reboot_required": read_reboot_required(reader),
         "clock_synchronised": read_live(reader, "clock_synchronised", clock_synchronised),
@@ -125,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("--apt", "apt", "OPTION"),
         ("--journald", "journald", "OPTION"),
         ("--text", "texts", "PATH"),
+        ("--account", "accounts", "NAME_OR_NUMBER"),
+        ("--folder", "folders", "PATH"),
     ):
         parser.add_argument(option, nargs="*", default=[], action="extend", dest=name, metavar=metavar)
     arguments = parser.parse_args(argv)

@@ -25,6 +25,7 @@ from ktfleet.plan.places import (
     POWER_LIMIT_ENABLED,
     POWER_LIMIT_UNIT,
 )
+from ktfleet.plan.shell import stop
 
 APT_HELPER = "/usr/lib/apt/apt-helper"
 """apt's own downloader: it goes the way (proxy, certificates) that apt-get will go."""
@@ -54,10 +55,10 @@ def fetch_keyring(plan: Plan, state: HostState) -> Commands:
     unpack = f'dpkg-deb --fsys-tarfile "$deb" | tar -x -O --wildcards {quote("*" + KEYRING_IN_DEB)}'
     lines = (
         "folder=$(mktemp -d) || exit 1; trap 'rm -rf \"$folder\"' EXIT; deb=$folder/keyring.deb",
-        f'{download} || {{ grep "^E:" "$folder/said" >&2; {_stop(no_file)}; }}',
+        f'{download} || {{ grep "^E:" "$folder/said" >&2; {stop(no_file)}; }}',
         'seen=$(sha256sum "$deb"); seen=${seen%% *}',
-        f'[ "$seen" = {quote(wanted)} ] || {{ {_stop(what, "seen", other)}; }}',
-        f'{unpack} >"$folder/key" 2>/dev/null; [ -s "$folder/key" ] || {{ {_stop(no_key)}; }}',
+        f'[ "$seen" = {quote(wanted)} ] || {{ {stop(what, "seen", other)}; }}',
+        f'{unpack} >"$folder/key" 2>/dev/null; [ -s "$folder/key" ] || {{ {stop(no_key)}; }}',
         f'install -D -m 0644 "$folder/key" {new} && mv -f {new} {quote(path)}',
     )
     return ("\n".join(lines),)
@@ -97,8 +98,8 @@ def _update(made: Installation) -> str:
         "or set gpu.repository to a mirror"
     )
     return "\n".join((
-        f"{APT} {own} -o APT::Update::Error-Mode=any update || {{ {_stop(line)}; }}",
-        f"{APT} update || {{ {_stop(lists)}; }}",
+        f"{APT} {own} -o APT::Update::Error-Mode=any update || {{ {stop(line)}; }}",
+        f"{APT} update || {{ {stop(lists)}; }}",
     ))  # fmt: skip
 
 
@@ -116,12 +117,12 @@ def _simulate(made: Installation, names: tuple[str, ...]) -> str:
     lines = (
         f"said=$(LC_ALL=C {apt} {join(names)} 2>&1); status=$?",
         f'absent=$(echo $(printf "%s\\n" "$said" | sed -n {quote(patterns)} | sort -u))',
-        f'[ -z "$absent" ] || {{ {_stop("packages are not in the repositories", "absent", correct)}; }}',
+        f'[ -z "$absent" ] || {{ {stop("packages are not in the repositories", "absent", correct)}; }}',
         'error=$(printf "%s\\n" "$said" | grep "^E:" | head -n 1)',
         f'[ "$status" = 0 ] || {{ printf "%s\\n" "$said" >&2; '
-        f"{_stop('apt cannot install driver and toolkit', 'error', no_solution)}; }}",
+        f"{stop('apt cannot install driver and toolkit', 'error', no_solution)}; }}",
         'removed=$(echo $(printf "%s\\n" "$said" | sed -n "s/^Remv \\([^ ]*\\).*/\\1/p"))',
-        f'[ -z "$removed" ] || {{ {_stop("the installation would remove packages", "removed", removes)}; }}',
+        f'[ -z "$removed" ] || {{ {stop("the installation would remove packages", "removed", removes)}; }}',
     )
     return "\n".join(lines)
 
@@ -136,7 +137,7 @@ def _install(names: tuple[str, ...]) -> str:
 def blacklist(plan: Plan, state: HostState) -> Commands:
     """Keep Linux' own drivers away, in the initramfs too. Without a new initramfs the file is taken back."""
     line = "update-initramfs failed: seen its messages above, wanted new images; repair that, then run this again"
-    update = f"{{ update-initramfs -u -k all >/dev/null || {{ rm -f {NOUVEAU_BLACKLIST}; {_stop(line)}; }}; }}"
+    update = f"{{ update-initramfs -u -k all >/dev/null || {{ rm -f {NOUVEAU_BLACKLIST}; {stop(line)}; }}; }}"
     return tuple(f"{command} && {update}" for command in place(NOUVEAU_BLACKLIST)(plan, state))
 
 
@@ -145,7 +146,7 @@ def load(plan: Plan, state: HostState) -> Commands:
     if plan.driver is None or state.nvidia.loaded is not None or reboot.card_reasons(plan, state) or stand_ins(state):
         return ()
     line = "the NVIDIA module does not load: seen the messages above, wanted it loaded; `dmesg | grep NVRM` says why"
-    return (f"modprobe nvidia || {{ {_stop(line)}; }}",)
+    return (f"modprobe nvidia || {{ {stop(line)}; }}",)
 
 
 def persist(plan: Plan, state: HostState) -> Commands:
@@ -181,11 +182,5 @@ def prove_module(plan: Plan, state: HostState) -> Commands:
     do = f"install its headers and run `dkms autoinstall -k {kernel}`, or boot another kernel; nothing was rebooted"
     found = " || ".join(f"modinfo -k {quote(kernel)} {name} >/dev/null 2>&1" for name in ("nvidia", "nvidia-current"))
     dkms = "dkms=$(echo $(dkms status 2>/dev/null)); dkms=${dkms:-nothing in dkms status}"
-    stop = _stop("the kernel that boots next has no NVIDIA module", "dkms", f", wanted one for {kernel}; {do}")
-    return (f"{found} || {{ {dkms}; {stop}; }}",)
-
-
-def _stop(what: str, variable: str | None = None, rest: str = "") -> str:
-    """Say a line and fail. With a shell variable, its value is what was seen."""
-    seen = f'{quote(f"{what}: seen ")}"${variable}"{quote(rest)}' if variable else quote(what)
-    return f"printf '%s\\n' {seen} >&2; exit 1"
+    no_module = stop("the kernel that boots next has no NVIDIA module", "dkms", f", wanted one for {kernel}; {do}")
+    return (f"{found} || {{ {dkms}; {no_module}; }}",)

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
-from ktfleet.config import Gpu, Workstation
+from ktfleet.config import Data, Gpu, Workstation
 from ktfleet.host.state import Unit
 from ktfleet.plan import changes, files, places
 from ktfleet.plan.files import File
 from ktfleet.plan.gpu import changes as gpu
 from ktfleet.plan.settings import BANNED_CPUS, GOVERNOR
-from tests.states import converged, workstation
+from ktfleet.plan.weights import changes as weights
+from ktfleet.sources import Weights
+from tests.states import converged, with_data_disk, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 EVERY = (
@@ -39,6 +41,7 @@ EVERY = (
     gpu.load,
     gpu.persist,
     gpu.limit_power,
+    weights.place_files,
 )
 LIMITED = Gpu(power_limit_w=450)
 
@@ -64,13 +67,13 @@ def test_a_fresh_host_gets_each_change() -> None:
     wanted = made(kernel_command_line=("mitigations",), gpu=LIMITED)
     state = workstation()
     state = state.model_copy(update={"links": dict.fromkeys(state.links)})  # no time service either
-    assert all(change(wanted, state) for change in EVERY)
+    assert all(change(wanted, state) for change in EVERY if change is not weights.place_files)
 
 
 @pytest.mark.parametrize("path", [path for path in files.paths() if path != places.COMMAND_LINE])
 def test_each_file_is_placed_by_exactly_one_change(path: str) -> None:
-    wanted = made(gpu=LIMITED)
-    state = converged(wanted)
+    wanted = made(gpu=LIMITED, data=Data(mount="/srv/models", label="models"), weights=Weights())
+    state = with_data_disk(converged(wanted), wanted)
     state = state.model_copy(update={"files": {**state.files, path: "other"}})
     commands = [command for change in EVERY for command in change(wanted, state)]
     assert sum(f" {path}" in command and "mv -f" in command for command in commands) == 1

@@ -33,6 +33,7 @@ def test_the_template_paths_are_the_destinations_that_the_changes_write() -> Non
     written |= {places.NVIDIA_SOURCE, places.NVIDIA_PIN, places.NOUVEAU_BLACKLIST}
     written |= {places.PERSISTENCED, places.POWER_LIMIT}
     written |= {places.SERVER_HOST, places.LATENCY_UNIT, places.COMPACT_MEMORY}
+    written |= {places.WEIGHTS_JOB, *map(places.unit_file, (places.DOWNLOAD_UNIT, places.CONVERT_UNIT))}
     assert set(files.paths()) == written | set(places.SYSFS.values())
 
 

@@ -275,6 +275,8 @@ def test_what_was_not_read_is_unknown_and_never_a_refusal() -> None:
         "whether dpkg was interrupted cannot be read",
         "the PCI devices cannot be read",
         *(f"the file system of {path} cannot be read" for path in LEAST_FREE),
+        "the accounts in /etc/passwd cannot be read",
+        "the accounts in /etc/group cannot be read",
     ]
 
 
