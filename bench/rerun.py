@@ -4,7 +4,8 @@ One host over ssh: `pyinfra -y INVENTORY deploy.py`, drift check included, with 
 host is an sshd on loopback (bench/sshd.py) whose sessions find four stand-ins first in their PATH: `python3` gives
 the probe, and nothing else, a captured workstation of 80 CPUs as its root; `sudo` only runs the command; `sysctl` and
 `systemctl` read that tree and refuse to change anything. The tree is made converged here: the rendered files, the
-wanted values. Nothing outside the temporary folder is written (as root, also /run/sshd while it runs).
+wanted values. Nothing outside the temporary folder is written, except /run/sshd while it runs. It needs root: a
+folder of the captured tree belongs to the service's account.
 
 A round trip is one session in sshd's log ("Starting session": one for each command or file transfer, each in a
 channel of its own), counted by sshd and not by pyinfra; connecting is counted apart. On the wire each is several.
@@ -46,7 +47,7 @@ from bench import sshd
 from ktfleet import config, plan, recipes, results, verdict
 from ktfleet.host import bundle, probe
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
 from ktfleet.plan.places import BEFORE, BOOT_UNIT, BOOT_UNIT_ENABLED, BOOT_UNIT_PATH, unit_file
 from ktfleet.plan.request import request
@@ -145,6 +146,19 @@ def _measure(folder: Path, runs: int) -> None:
 # The host
 
 
+def _write_account(folder: Path) -> None:
+    """The service's user with its home folder."""
+    user, name = account.WANTED, account.ACCOUNT
+    put(folder, "/etc/passwd", f"{name}:x:{user.uid}:{user.gid}::{user.home}:{user.shell}\n")
+    put(folder, "/etc/group", f"{name}:x:{user.gid}:\n")
+    home = folder / user.home.lstrip("/")
+    home.mkdir(parents=True)
+    home.chmod(int(account.HOME_MODE, 8))
+    if os.geteuid() != 0:
+        raise _wrong("the bench cannot give a folder away", f"user {os.geteuid()}", "root", "run it as root")
+    os.chown(home, user.uid, user.gid)
+
+
 def converged_tree(folder: Path) -> Plan:
     """Write a workstation that is as inventory/group_data/ws.py wants it, and return its plan."""
     uncore = {
@@ -174,6 +188,7 @@ def converged_tree(folder: Path) -> Plan:
         elif setting.row.writer is Writer.IRQBALANCE:
             put(folder, IRQBALANCE_PROCESS, f"{setting.key}={setting.wanted}\0")
     link(folder, BOOT_UNIT_ENABLED, BOOT_UNIT_PATH)
+    _write_account(folder)
     record = {**{setting.key: {} for setting in made.settings}, "files": dict.fromkeys(paths())}
     put(folder, BEFORE, json.dumps(record) + "\n")
     bad = [
