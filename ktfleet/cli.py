@@ -22,6 +22,7 @@ from ktfleet import config, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
 from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
+from ktfleet.measure import transcript as transcripts
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
 from ktfleet.problem import Problem, Refused
@@ -106,6 +107,18 @@ def report_(folder: Annotated[Path, typer.Argument(metavar="[RESULTS]")] = resul
     for table in report.verdict_tables(hosts):
         Console().print(table)
     if not report.all_good(hosts):
+        raise typer.Exit(1)
+
+
+@app.command()
+def rate(
+    transcript: Annotated[Path, typer.Option(help='JSON lines {"t": seconds, "raw": text} of one streamed answer.')],
+    as_json: AsJson = False,
+) -> None:
+    """Print the decode rate of a recorded stream. Exit 1 when it has none."""
+    reading = transcripts.replay(transcript)
+    print(json.dumps(reading.numbers()) if as_json else report.rate_text(reading))
+    if reading.verdict != "ok":
         raise typer.Exit(1)
 
 

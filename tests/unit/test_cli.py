@@ -167,3 +167,34 @@ def test_the_report_fails_with_a_bad_verdict(tmp_path: Path) -> None:
     done = ktfleet("report", cwd=tmp_path)
     assert done.returncode == 1
     assert all(word in done.stdout for word in ("ws01", "ws02", "vm.swappiness", "pass", "fail", "60"))
+
+
+STREAMS = ROOT / "tests" / "fixtures" / "transcripts"
+
+
+def test_rate_prints_the_interface_and_tells_by_its_exit_code() -> None:
+    done = ktfleet("rate", "--transcript", str(STREAMS / "sgl_continuous_usage.jsonl"), "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (told["verdict"], told["reason"], told["tokens"], told["approximate"]) == ("ok", "", 32, False)
+    assert told["decode_tok_s"] == pytest.approx(391.13, rel=1e-3)
+    assert told["ttft_s"] == pytest.approx(0.014, rel=0.01)
+    done = ktfleet("rate", "--transcript", str(STREAMS / "llama_no_stream_options.jsonl"), "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (told["verdict"], told["decode_tok_s"]) == ("cannot-measure", None)
+
+
+def test_rate_for_people() -> None:
+    done = ktfleet("rate", "--transcript", str(STREAMS / "llama_ignore_eos_128.jsonl"))
+    assert done.stdout == "1012.82 tok/s (approximate: 1012.82 to 1012.82), 128 tokens, the first after 0.006 s\n"
+    done = ktfleet("rate", "--transcript", str(STREAMS / "llama_killed_mid_stream.jsonl"))
+    assert (done.returncode, done.stdout) == (
+        1, "error: the stream ended after 30 events, before it was finished\n",
+    )  # fmt: skip
+
+
+def test_rate_of_no_transcript_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = ktfleet("rate", "--transcript", str(tmp_path / "none.jsonl"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none.jsonl: seen No such file or directory, wanted a file of JSON lines" in done.stderr
