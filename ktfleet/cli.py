@@ -22,6 +22,8 @@ from ktfleet import config, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
 from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
+from ktfleet.judge import canary as canary_judge
+from ktfleet.measure import recorded_answers
 from ktfleet.measure import transcript as transcripts
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
@@ -119,6 +121,22 @@ def rate(
     reading = transcripts.replay(transcript)
     print(json.dumps(reading.numbers()) if as_json else report.rate_text(reading))
     if reading.verdict != "ok":
+        raise typer.Exit(1)
+
+
+@app.command()
+def canary(
+    answers: Annotated[Path, typer.Option(help='JSON: [{"task": "two_sum", "text": "..."}], what a model answered.')],
+    as_json: AsJson = False,
+) -> None:
+    """Judge given answers: run their code in a sandbox here. Exit 1 unless all pass."""
+    verdicts = canary_judge.by_task(recorded_answers.run_all(recorded_answers.read(answers)))
+    result = canary_judge.overall(tuple(verdicts.values()))
+    tasks = {task: verdict.result for task, verdict in verdicts.items()}
+    reasons = {task: str(verdict) for task, verdict in verdicts.items() if not verdict.good}
+    lines = "\n".join(map(str, verdicts.values()))
+    print(json.dumps({"verdict": result, "tasks": tasks, "reasons": reasons}) if as_json else f"{lines}\n{result}")
+    if result != "pass":
         raise typer.Exit(1)
 
 

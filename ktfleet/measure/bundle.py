@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 PACKAGE = "ktfleet.measure"
-HERE_ONLY = ("bundle.py", "transcript.py", "gpu.py", "gpu.cu")
+HERE_ONLY = ("bundle.py", "recorded_answers.py", "transcript.py", "gpu.py", "gpu.cu")
 """gpu.py runs by itself, beside pynvml."""
 
 

@@ -16,6 +16,7 @@ from ktfleet.config import Workstation
 from ktfleet.plan.settings import TABLE
 from ktfleet.recipes import load
 from ktfleet.verdict import Verdict
+from tests.answers import ALL as ALL_ANSWERS
 from tests.trees import write_tree
 
 ROOT = Path(__file__).parents[2]
@@ -198,3 +199,27 @@ def test_rate_of_no_transcript_is_refused_in_one_line(tmp_path: Path) -> None:
     done = ktfleet("rate", "--transcript", str(tmp_path / "none.jsonl"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "none.jsonl: seen No such file or directory, wanted a file of JSON lines" in done.stderr
+
+
+def answers_file(folder: Path, **texts: str) -> Path:
+    path = folder / "answers.json"
+    path.write_text(json.dumps([{"task": task, "text": text} for task, text in texts.items()]))
+    return path
+
+
+def test_canary_prints_the_interface_and_tells_by_its_exit_code(tmp_path: Path) -> None:
+    done = ktfleet("canary", "--answers", answers_file(tmp_path, **ALL_ANSWERS), "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["verdict"], set(told["tasks"].values())) == (0, "pass", {"pass"})
+    wrong = {**ALL_ANSWERS, "arithmetic": "355"}
+    told = json.loads((done := ktfleet("canary", "--answers", answers_file(tmp_path, **wrong), "--json")).stdout)
+    assert (done.returncode, told["verdict"], told["tasks"]["arithmetic"]) == (1, "fail", "fail")
+    assert "the answer is 355" in told["reasons"]["arithmetic"]
+    done = ktfleet("canary", "--answers", answers_file(tmp_path, arithmetic="355"))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "fail")
+
+
+def test_canary_of_an_unknown_task_is_refused(tmp_path: Path) -> None:
+    done = ktfleet("canary", "--answers", answers_file(tmp_path, fibb="x"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "an answer's task: seen 'fibb', wanted one of" in done.stderr
