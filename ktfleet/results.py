@@ -19,8 +19,8 @@ from ktfleet.verdict import Result, Verdict
 FOLDER = Path(os.environ.get("KTFLEET_RESULTS", "results"))
 """Below the current folder, or where KTFLEET_RESULTS says."""
 
-RATES = 50
-"""Decode rates that are kept of a host and setup."""
+FIGURES = 50
+"""Values that are kept of each of a host's measured figures."""
 
 
 @dataclass(frozen=True)
@@ -66,27 +66,27 @@ def verdicts(host: str, folder: Path | None = None) -> dict[str, tuple[Verdict, 
     return {name: check.verdicts for name, check in found.checks.items()}
 
 
-def store_rate(host: str, setup: str, tok_s: float, folder: Path | None = None) -> None:
-    """Add a decode rate to the host's history with this setup, the oldest ones left out."""
+def store_figure(host: str, name: str, value: float, folder: Path | None = None) -> None:
+    """Add a measured figure to the host's history of it, the oldest ones left out."""
     path = _path(host, folder)
     kept = _kept(path)
     taken = datetime.now(UTC).isoformat(timespec="seconds")
-    history = {**_history(kept), setup: [*_history(kept).get(setup, []), {"taken": taken, "tok_s": tok_s}][-RATES:]}
-    _write(path, host, {**kept, "rates": history})
+    history = {**_history(kept), name: [*_history(kept).get(name, []), {"taken": taken, "value": value}][-FIGURES:]}
+    _write(path, host, {**kept, "figures": history})
 
 
-def rates(host: str, setup: str, folder: Path | None = None) -> tuple[float, ...]:
-    """The host's earlier decode rates with this setup, oldest first."""
-    found = _history(_kept(_path(host, folder))).get(setup, [])
-    return tuple(float(one["tok_s"]) for one in found)
+def figures(host: str, name: str, folder: Path | None = None) -> tuple[float, ...]:
+    """The host's earlier figures of this name, oldest first."""
+    found = _history(_kept(_path(host, folder))).get(name, [])
+    return tuple(float(one["value"]) for one in found)
 
 
 def _history(kept: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Setup -> rates. What is not of this form is left out."""
-    found = kept.get("rates")
+    """Name -> figures. What is not of this form is left out."""
+    found = kept.get("figures")
     return {
-        setup: [one for one in known if isinstance(one, dict) and isinstance(one.get("tok_s"), float)]
-        for setup, known in (found.items() if isinstance(found, dict) else ())
+        name: [one for one in known if isinstance(one, dict) and isinstance(one.get("value"), float)]
+        for name, known in (found.items() if isinstance(found, dict) else ())
         if isinstance(known, list)
     }
 

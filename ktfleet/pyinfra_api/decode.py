@@ -6,8 +6,9 @@ from pyinfra import host, logger, state
 from pyinfra.api import operation
 
 from ktfleet import results
+from ktfleet.judge.bandwidth import figure
 from ktfleet.judge.decode import begun, judge, slowest
-from ktfleet.judge.decode.wanted import Setup, Wanted
+from ktfleet.judge.decode.wanted import Setup, Wanted, ceiling
 from ktfleet.measure.decode import Order
 from ktfleet.measure.decode_record import SCHEMA, Record
 from ktfleet.plan import Plan
@@ -28,20 +29,28 @@ def check_decode(plan: Plan) -> Commands:
     results.store(host.name, "decode", begun())
     yield from place_measurements()
     record = host.get_fact(MeasuredDecode, Order(url=SERVER_URL), _ignore_errors=True)
-    known = wanted(plan)
+    known = wanted(plan, host.name)
     verdicts = judge(known, record, results.verdicts(host.name))
     rate = slowest(known, record) if record else None
     # A rate that fails is no measure for the next one.
     if rate is not None and not any(verdict.result == "fail" for verdict in verdicts):
-        results.store_rate(host.name, str(known.setup), rate)
+        results.store_figure(host.name, f"decode: {known.setup}", rate)
     yield from conclude("decode", verdicts)
 
 
-def wanted(plan: Plan) -> Wanted:
-    """What is known of this host before it is measured."""
+def wanted(plan: Plan, name: str) -> Wanted:
+    """What is known of a host, by its name in the results, before it is measured."""
     hardware = f"{plan.config.hardware.sockets} sockets of {plan.config.hardware.cores_per_socket} cores"
-    setup = Setup(plan.recipe.method, plan.recipe.experts.per_token, hardware)
-    return Wanted(setup, history=results.rates(host.name, str(setup)))
+    experts = plan.recipe.experts
+    setup = Setup(plan.recipe.method, experts.per_token, hardware)
+    read = [results.figures(name, figure(node))[-1:] for node in plan.cores.worker_cpus]
+    # Only with every node known: the slowest one counts.
+    most = (
+        ceiling([value for (value,) in read], experts.layers * experts.per_token * experts.bytes)
+        if read and all(read)
+        else None
+    )
+    return Wanted(setup, ceiling_tok_s=most, history=results.figures(name, f"decode: {setup}"))
 
 
 class MeasuredDecode(Measured):

@@ -127,21 +127,21 @@ def test_git_is_asked_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(asked) == 1
 
 
-def test_rates_are_kept_by_setup_the_latest_ones(tmp_path: Path) -> None:
-    for rate in range(results.RATES + 2):
-        results.store_rate("ws01", "top-4", float(rate), tmp_path)
-    results.store_rate("ws01", "top-6", 19.0, tmp_path)
+def test_figures_are_kept_by_name_the_latest_ones(tmp_path: Path) -> None:
+    for value in range(results.FIGURES + 2):
+        results.store_figure("ws01", "top-4", float(value), tmp_path)
+    results.store_figure("ws01", "top-6", 19.0, tmp_path)
     results.store("ws01", "drift", (), tmp_path)
-    assert results.rates("ws01", "top-6", tmp_path) == (19.0,)
-    assert results.rates("ws01", "top-4", tmp_path) == tuple(float(rate) for rate in range(2, results.RATES + 2))
-    assert results.rates("ws02", "top-4", tmp_path) == ()
+    assert results.figures("ws01", "top-6", tmp_path) == (19.0,)
+    assert results.figures("ws01", "top-4", tmp_path) == tuple(float(value) for value in range(2, results.FIGURES + 2))
+    assert results.figures("ws02", "top-4", tmp_path) == ()
     assert results.verdicts("ws01", tmp_path) == {"drift": ()}
     assert results.verdicts("ws02", tmp_path) == {}
 
 
-@pytest.mark.parametrize("kept", ["3", '{"top-4": 3}', '{"top-4": [3, {"tok_s": "x"}]}'])
+@pytest.mark.parametrize("kept", ["3", '{"top-4": 3}', '{"top-4": [3, {"value": "x"}]}'])
 def test_a_broken_history_is_none(tmp_path: Path, kept: str) -> None:
-    (tmp_path / "ws01.json").write_text(f'{{"host": "ws01", "checks": {{}}, "rates": {kept}}}')
-    assert results.rates("ws01", "top-4", tmp_path) == ()
-    results.store_rate("ws01", "top-4", 28.0, tmp_path)
-    assert results.rates("ws01", "top-4", tmp_path) == (28.0,)
+    (tmp_path / "ws01.json").write_text(f'{{"host": "ws01", "checks": {{}}, "figures": {kept}}}')
+    assert results.figures("ws01", "top-4", tmp_path) == ()
+    results.store_figure("ws01", "top-4", 28.0, tmp_path)
+    assert results.figures("ws01", "top-4", tmp_path) == (28.0,)
