@@ -111,7 +111,8 @@ def _options() -> list[str]:
         elif path.exists():
             pieces += ["--ro-bind", str(path), str(path)]
     if _home() != Path("/usr"):
-        pieces += ["--ro-bind", str(_home()), PYTHON]
+        # One that was built with a shared library looks for it where it was built.
+        pieces += ["--ro-bind", str(_home()), PYTHON, "--setenv", "LD_LIBRARY_PATH", f"{PYTHON}/lib"]
     return [
         *space, "--die-with-parent", "--new-session", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin",
         "--setenv", "LC_ALL", "C.UTF-8", *pieces, "--dir", "/tmp", "--proc", "/proc", "--dev", "/dev",
