@@ -20,7 +20,8 @@ from typing import Any
 
 USER = 65533
 """Nobody's number: Debian reserves it, and gives it to no one. nobody itself (65534) may own processes."""
-WALL_S, CPU_S = 20.0, 10
+WALL_S, CHECK_S, CPU_S = 20.0, 60.0, 10
+"""Seconds: of a program, of the trial of the sandbox (a busy machine is slow to start it), of computing."""
 MEMORY = 1 << 29
 OUTPUT = 1 << 22
 """Bytes that it may write to what it was given: its output is a file."""
@@ -139,7 +140,7 @@ def _home() -> Path:
 
 def check() -> None:
     """Try the sandbox before anything hostile is. Raises NoSandbox when it does not hold."""
-    done = run(_CHECK.replace("SEEN", repr(_SEEN)), b"")
+    done = run(_CHECK.replace("SEEN", repr(_SEEN)), b"", CHECK_S)
     try:
         seen: dict[str, Any] = json.loads(done.output)
     except ValueError:
