@@ -22,6 +22,9 @@ from ktfleet import config, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
 from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
+from ktfleet.judge import canary as canary_judge
+from ktfleet.measure import recorded_answers
+from ktfleet.measure import transcript as transcripts
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
 from ktfleet.plan.weights.wanted import layout
@@ -132,6 +135,34 @@ def report_(folder: Annotated[Path, typer.Argument(metavar="[RESULTS]")] = resul
     for table in report.verdict_tables(hosts):
         Console().print(table)
     if not report.all_good(hosts):
+        raise typer.Exit(1)
+
+
+@app.command()
+def rate(
+    transcript: Annotated[Path, typer.Option(help='JSON lines {"t": seconds, "raw": text} of one streamed answer.')],
+    as_json: AsJson = False,
+) -> None:
+    """Print the decode rate of a recorded stream. Exit 1 when it has none."""
+    reading = transcripts.replay(transcript)
+    print(json.dumps(reading.numbers()) if as_json else report.rate_text(reading))
+    if reading.verdict != "ok":
+        raise typer.Exit(1)
+
+
+@app.command()
+def canary(
+    answers: Annotated[Path, typer.Option(help='JSON: [{"task": "two_sum", "text": "..."}], what a model answered.')],
+    as_json: AsJson = False,
+) -> None:
+    """Judge given answers: run their code in a sandbox here. Exit 1 unless all pass."""
+    verdicts = canary_judge.by_task(recorded_answers.run_all(recorded_answers.read(answers)))
+    result = canary_judge.overall(tuple(verdicts.values()))
+    tasks = {task: verdict.result for task, verdict in verdicts.items()}
+    reasons = {task: str(verdict) for task, verdict in verdicts.items() if not verdict.good}
+    lines = "\n".join(map(str, verdicts.values()))
+    print(json.dumps({"verdict": result, "tasks": tasks, "reasons": reasons}) if as_json else f"{lines}\n{result}")
+    if result != "pass":
         raise typer.Exit(1)
 
 

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ktfleet.config import HugepagePolicy, Hugepages, Workstation
+from ktfleet.measure.stream import Reading
 from ktfleet.plan import Plan, memory
 from ktfleet.plan.cpu_lists import ranges
 from ktfleet.plan.places import (
@@ -90,6 +91,14 @@ def all_good(hosts: Iterable[HostResults]) -> bool:
 def _good(host: HostResults) -> bool:
     proven = "drift" in host.checks and all(check.verdicts for check in host.checks.values())
     return proven and all(verdict.good for check in host.checks.values() for verdict in check.verdicts)
+
+
+def rate_text(reading: Reading) -> str:
+    """One line: the rate of one stream, or why there is none."""
+    if reading.verdict != "ok" or reading.decode_tok_s is None:
+        return f"{reading.verdict}: {reading.reason}"
+    about = f" (approximate: {reading.low_tok_s:.2f} to {reading.high_tok_s:.2f})" if reading.approximate else ""
+    return f"{reading.decode_tok_s:.2f} tok/s{about}, {reading.tokens} tokens, the first after {reading.ttft_s:.3f} s"
 
 
 def plan_text(plan: Plan) -> str:

@@ -19,6 +19,9 @@ from ktfleet.verdict import Result, Verdict
 FOLDER = Path(os.environ.get("KTFLEET_RESULTS", "results"))
 """Below the current folder, or where KTFLEET_RESULTS says."""
 
+FIGURES = 50
+"""Values that are kept of each of a host's measured figures."""
+
 
 @dataclass(frozen=True)
 class HostResults:
@@ -52,6 +55,40 @@ def store_worksheet(host: str, items: tuple[Item, ...], folder: Path | None = No
     """Write what a person can change in the BIOS and on the board, replacing the previous list."""
     path = _path(host, folder)
     _write(path, host, {**_kept(path), "worksheet": [asdict(item) for item in items]})
+
+
+def verdicts(host: str, folder: Path | None = None) -> dict[str, tuple[Verdict, ...]]:
+    """One host's verdicts by check; none when there are no results of it, or they cannot be read."""
+    try:
+        found = _host(json.loads(_path(host, folder).read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {name: check.verdicts for name, check in found.checks.items()}
+
+
+def store_figure(host: str, name: str, value: float, folder: Path | None = None) -> None:
+    """Add a measured figure to the host's history of it, the oldest ones left out."""
+    path = _path(host, folder)
+    kept = _kept(path)
+    taken = datetime.now(UTC).isoformat(timespec="seconds")
+    history = {**_history(kept), name: [*_history(kept).get(name, []), {"taken": taken, "value": value}][-FIGURES:]}
+    _write(path, host, {**kept, "figures": history})
+
+
+def figures(host: str, name: str, folder: Path | None = None) -> tuple[float, ...]:
+    """The host's earlier figures of this name, oldest first."""
+    found = _history(_kept(_path(host, folder))).get(name, [])
+    return tuple(float(one["value"]) for one in found)
+
+
+def _history(kept: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Name -> figures. What is not of this form is left out."""
+    found = kept.get("figures")
+    return {
+        name: [one for one in known if isinstance(one, dict) and isinstance(one.get("value"), float)]
+        for name, known in (found.items() if isinstance(found, dict) else ())
+        if isinstance(known, list)
+    }
 
 
 def _path(host: str, folder: Path | None) -> Path:

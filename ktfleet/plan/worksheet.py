@@ -144,6 +144,23 @@ def _gbs(channels: int, mts: int) -> str:
     return f"{channels * mts * BYTES_PER_TRANSFER / 1000:.1f} GB/s"
 
 
+def theory_gb_s(state: HostState) -> dict[int, float]:
+    """Node -> its memory's bandwidth in theory, from the channels seen; nothing where labels or speeds are unknown."""
+    populated = [dimm for dimm in state.dimms or () if dimm.size]
+    if not populated or any(None in (dimm.socket, dimm.channel, dimm.configured_mts) for dimm in populated):
+        return {}
+    channels = Counter(socket for socket, _ in {(dimm.socket, dimm.channel) for dimm in populated})
+    rate = min(dimm.configured_mts or 0 for dimm in populated)
+    sockets = {cpu.node: cpu.socket for cpu in state.cpus if cpu.node is not None}
+    # With sub-NUMA clustering several nodes share a socket's channels.
+    sharing = Counter(sockets.values())
+    return {
+        node: channels[socket] * rate * BYTES_PER_TRANSFER / 1000 / sharing[socket]
+        for node, socket in sockets.items()
+        if channels[socket]
+    }
+
+
 def _speed(populated: list[Dimm]) -> Item:
     name, wanted = "memory speed", "what the DIMMs are rated for"
     pairs = [(dimm.configured_mts, dimm.rated_mts) for dimm in populated if dimm.configured_mts and dimm.rated_mts]

@@ -17,6 +17,7 @@ from ktfleet.config import Workstation
 from ktfleet.plan.settings import TABLE
 from ktfleet.recipes import load
 from ktfleet.verdict import Verdict
+from tests.answers import ALL as ALL_ANSWERS
 from tests.trees import write_tree
 from tests.weights import SMALL, write_merged
 
@@ -200,3 +201,58 @@ def test_complete_weights_are_said_to_be(tmp_path: Path) -> None:
     folder = write_merged(tmp_path / "weights", SMALL)
     done = ktfleet("weights", "verify", str(folder), "--pools", "2", "--recipe", str(tmp_path / "small.toml"))
     assert (done.returncode, done.stdout) == (0, f"complete: 72 tensors, 2 pools, {SMALL.total_bytes} bytes of them\n")
+
+
+STREAMS = ROOT / "tests" / "fixtures" / "transcripts"
+
+
+def test_rate_prints_the_interface_and_tells_by_its_exit_code() -> None:
+    done = ktfleet("rate", "--transcript", str(STREAMS / "sgl_continuous_usage.jsonl"), "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (told["verdict"], told["reason"], told["tokens"], told["approximate"]) == ("ok", "", 32, False)
+    assert told["decode_tok_s"] == pytest.approx(391.13, rel=1e-3)
+    assert told["ttft_s"] == pytest.approx(0.014, rel=0.01)
+    done = ktfleet("rate", "--transcript", str(STREAMS / "llama_no_stream_options.jsonl"), "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (told["verdict"], told["decode_tok_s"]) == ("cannot-measure", None)
+
+
+def test_rate_for_people() -> None:
+    done = ktfleet("rate", "--transcript", str(STREAMS / "llama_ignore_eos_128.jsonl"))
+    assert done.stdout == "1012.82 tok/s (approximate: 1012.82 to 1012.82), 128 tokens, the first after 0.006 s\n"
+    done = ktfleet("rate", "--transcript", str(STREAMS / "llama_killed_mid_stream.jsonl"))
+    assert (done.returncode, done.stdout) == (
+        1, "error: the stream ended after 30 events, before it was finished\n",
+    )  # fmt: skip
+
+
+def test_rate_of_no_transcript_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = ktfleet("rate", "--transcript", str(tmp_path / "none.jsonl"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none.jsonl: seen No such file or directory, wanted a file of JSON lines" in done.stderr
+
+
+def answers_file(folder: Path, **texts: str) -> Path:
+    path = folder / "answers.json"
+    path.write_text(json.dumps([{"task": task, "text": text} for task, text in texts.items()]))
+    return path
+
+
+def test_canary_prints_the_interface_and_tells_by_its_exit_code(tmp_path: Path) -> None:
+    done = ktfleet("canary", "--answers", answers_file(tmp_path, **ALL_ANSWERS), "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["verdict"], set(told["tasks"].values())) == (0, "pass", {"pass"})
+    wrong = {**ALL_ANSWERS, "arithmetic": "355"}
+    told = json.loads((done := ktfleet("canary", "--answers", answers_file(tmp_path, **wrong), "--json")).stdout)
+    assert (done.returncode, told["verdict"], told["tasks"]["arithmetic"]) == (1, "fail", "fail")
+    assert "the answer is 355" in told["reasons"]["arithmetic"]
+    done = ktfleet("canary", "--answers", answers_file(tmp_path, arithmetic="355"))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "fail")
+
+
+def test_canary_of_an_unknown_task_is_refused(tmp_path: Path) -> None:
+    done = ktfleet("canary", "--answers", answers_file(tmp_path, fibb="x"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "an answer's task: seen 'fibb', wanted one of" in done.stderr

@@ -125,3 +125,23 @@ def test_git_is_asked_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
     results._commit.cache_clear()
     assert [found.checks["drift"].commit for found in results.load(tmp_path)] == ["abc", "abc"]
     assert len(asked) == 1
+
+
+def test_figures_are_kept_by_name_the_latest_ones(tmp_path: Path) -> None:
+    for value in range(results.FIGURES + 2):
+        results.store_figure("ws01", "top-4", float(value), tmp_path)
+    results.store_figure("ws01", "top-6", 19.0, tmp_path)
+    results.store("ws01", "drift", (), tmp_path)
+    assert results.figures("ws01", "top-6", tmp_path) == (19.0,)
+    assert results.figures("ws01", "top-4", tmp_path) == tuple(float(value) for value in range(2, results.FIGURES + 2))
+    assert results.figures("ws02", "top-4", tmp_path) == ()
+    assert results.verdicts("ws01", tmp_path) == {"drift": ()}
+    assert results.verdicts("ws02", tmp_path) == {}
+
+
+@pytest.mark.parametrize("kept", ["3", '{"top-4": 3}', '{"top-4": [3, {"value": "x"}]}'])
+def test_a_broken_history_is_none(tmp_path: Path, kept: str) -> None:
+    (tmp_path / "ws01.json").write_text(f'{{"host": "ws01", "checks": {{}}, "figures": {kept}}}')
+    assert results.figures("ws01", "top-4", tmp_path) == ()
+    results.store_figure("ws01", "top-4", 28.0, tmp_path)
+    assert results.figures("ws01", "top-4", tmp_path) == (28.0,)

@@ -1,0 +1,41 @@
+"""The canary as a pyinfra operation: ask the running server, run its code in a sandbox there, judge."""
+
+from __future__ import annotations
+
+from pyinfra import host, logger, state
+from pyinfra.api import operation
+
+from ktfleet import results
+from ktfleet.judge.canary import begun, judge
+from ktfleet.measure.canary import Order
+from ktfleet.measure.canary_record import SCHEMA, Record
+from ktfleet.plan import Plan
+from ktfleet.plan.places import MEASUREMENTS, SERVER_URL
+from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
+from ktfleet.pyinfra_api.operations import Commands, conclude
+
+LIMIT_S = 7200
+"""Of the whole canary: 22 answers, some of a thinking model."""
+
+
+@operation()
+def check_canary(plan: Plan) -> Commands:
+    """Ask, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+    if not state.is_executing:
+        logger.info(f"{host.print_prefix}the canary is asked when this runs")
+        return
+    results.store(host.name, "canary", begun())
+    yield from place_measurements()
+    record = host.get_fact(MeasuredCanary, Order(url=SERVER_URL), _ignore_errors=True)
+    yield from conclude("canary", judge(record))
+
+
+class MeasuredCanary(Measured):
+    """Runs the canary on the host and reads its JSON."""
+
+    record, schema = Record, SCHEMA
+    look = f'sudo python3 -I {MEASUREMENTS} canary \'{{"url": "{SERVER_URL}"}}\''
+
+    def command(self, order: Order) -> str:
+        """All questions in one run."""
+        return command("canary", order, LIMIT_S)

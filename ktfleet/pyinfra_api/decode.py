@@ -1,0 +1,64 @@
+"""The decode rate's measurement as a pyinfra operation: run it beside the server, judge, fail on a bad verdict."""
+
+from __future__ import annotations
+
+from pyinfra import host, logger, state
+from pyinfra.api import operation
+
+from ktfleet import results
+from ktfleet.judge.bandwidth import figure
+from ktfleet.judge.decode import begun, judge, slowest
+from ktfleet.judge.decode.wanted import Setup, Wanted, ceiling
+from ktfleet.measure.decode import Order
+from ktfleet.measure.decode_record import SCHEMA, Record
+from ktfleet.plan import Plan
+from ktfleet.plan.places import MEASUREMENTS, SERVER_URL
+from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
+from ktfleet.pyinfra_api.operations import Commands, conclude
+
+LIMIT_S = 3600
+"""Of the whole measurement: 12 answers of 256 tokens take minutes even at a tenth of the wanted rate."""
+
+
+@operation()
+def check_decode(plan: Plan) -> Commands:
+    """Measure the running server, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+    if not state.is_executing:
+        logger.info(f"{host.print_prefix}the decode rate is measured when this runs")
+        return
+    results.store(host.name, "decode", begun())
+    yield from place_measurements()
+    record = host.get_fact(MeasuredDecode, Order(url=SERVER_URL), _ignore_errors=True)
+    known = wanted(plan, host.name)
+    verdicts = judge(known, record, results.verdicts(host.name))
+    rate = slowest(known, record) if record else None
+    # A rate that fails is no measure for the next one.
+    if rate is not None and not any(verdict.result == "fail" for verdict in verdicts):
+        results.store_figure(host.name, f"decode: {known.setup}", rate)
+    yield from conclude("decode", verdicts)
+
+
+def wanted(plan: Plan, name: str) -> Wanted:
+    """What is known of a host, by its name in the results, before it is measured."""
+    hardware = f"{plan.config.hardware.sockets} sockets of {plan.config.hardware.cores_per_socket} cores"
+    experts = plan.recipe.experts
+    setup = Setup(plan.recipe.method, experts.per_token, hardware)
+    read = [results.figures(name, figure(node))[-1:] for node in plan.cores.worker_cpus]
+    # Only with every node known: the slowest one counts.
+    most = (
+        ceiling([value for (value,) in read], experts.layers * experts.per_token * experts.bytes)
+        if read and all(read)
+        else None
+    )
+    return Wanted(setup, ceiling_tok_s=most, history=results.figures(name, f"decode: {setup}"))
+
+
+class MeasuredDecode(Measured):
+    """Runs the measurement on the host and reads its JSON."""
+
+    record, schema = Record, SCHEMA
+    look = f'sudo python3 -I {MEASUREMENTS} decode \'{{"url": "{SERVER_URL}"}}\''
+
+    def command(self, order: Order) -> str:
+        """The whole protocol in one run: the connection to the host takes no part in any time."""
+        return command("decode", order, LIMIT_S)

@@ -1,0 +1,122 @@
+"""An engine that does as it is told: a rate, bursts of tokens, garbage, a hang in a long prompt. It counts usage.
+
+`python -m tests.engine '{"rate": 28.0, "hang_over": 4000}'` serves until its standard input ends; needs Python alone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Engine:
+    """rate: tokens a second of each stream. burst: the most tokens of a chunk. prefill: tokens a second.
+
+    hang_over: words of a prompt that it never answers. says: what it writes, in circles. foreign: requests in flight
+    that it claims to have beside the real ones.
+    """
+
+    rate: float = 28.0
+    burst: int = 5
+    prefill: float = 100_000.0
+    hang_over: int = 1 << 30
+    says: str = "a quiet harbour in the morning light with boats and people"
+    foreign: int = 0
+    running: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    engine: Engine
+
+    def log_message(self, *_: Any) -> None:
+        """Silent."""
+
+    def do_GET(self) -> None:
+        pages = {
+            "/health": "ok",
+            "/metrics": f'sglang:num_running_reqs{{tp="0"}} {self.engine.running + self.engine.foreign}.0\n',
+            "/v1/models": json.dumps({"data": [{"id": "tiny"}]}),
+        }
+        body = pages.get(self.path, "").encode()
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.engine.running += 1
+        try:
+            self._answer(asked)
+        except ConnectionError:
+            pass
+        finally:
+            self.engine.running -= 1
+
+    def _answer(self, asked: dict[str, Any]) -> None:
+        words = len(asked["messages"][0]["content"].split())
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        if words > self.engine.hang_over:
+            self.engine.over.wait()
+            return
+        time.sleep(words / self.engine.prefill)
+        self._event(words, None, role="assistant", content="")
+        began, sent, total = time.monotonic(), 0, asked["max_tokens"]
+        dice, text = random.Random(words), self.engine.says.split()
+        while sent < total:
+            size = min(1 if not sent else dice.randint(1, self.engine.burst), total - sent)
+            # A chunk comes when its last token is ready.
+            due = began + (sent + size - 1) / self.engine.rate
+            time.sleep(max(0.0, due - time.monotonic()))
+            content = "".join(f" {text[n % len(text)]}" for n in range(sent, sent + size))
+            sent += size
+            self._event(words, sent, content=content)
+        self._event(words, sent, finish="length")
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _event(self, prompt: int, tokens: int | None, finish: str | None = None, **delta: Any) -> None:
+        data: dict[str, Any] = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        if tokens is not None:
+            data["usage"] = {"prompt_tokens": prompt, "completion_tokens": tokens}
+        self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
+
+
+@contextmanager
+def engine(**how: Any) -> Iterator[str]:
+    """A running engine; its url."""
+    told = Engine(**how)
+    handler = type("Handler", (Handler,), {"engine": told})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        told.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+if __name__ == "__main__":
+    with engine(**json.loads(sys.argv[1] if len(sys.argv) > 1 else "{}")) as url:
+        print(url, flush=True)
+        sys.stdin.read()

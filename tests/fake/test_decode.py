@@ -1,0 +1,75 @@
+"""The decode check as pyinfra really prepares and executes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyinfra.api.deploy import add_deploy
+
+from checks import decode
+from ktfleet import plan, recipes, results
+from ktfleet.config import Workstation
+from ktfleet.plan.places import MEASURE
+from ktfleet.verdict import Verdict
+from tests.fake.hosts import execute, fleet
+from tests.fake.measuring import Connector, MeasuredHost
+from tests.states import converged, workstation
+from tests.unit.judge.test_decode import RATES, run
+
+PLAN = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4"))
+MEASURED = {
+    "schema": 1, "ready": {"ready": True, "waited_s": 0.1}, "order": {"probe": 0},
+    "runs": [run(prompt, rate) for prompt in ("prose", "code") for rate in RATES],
+}  # fmt: skip
+
+
+def check(fake: MeasuredHost) -> bool:
+    with fleet(fake, connector=Connector) as (state, _):
+        return execute(state, [(decode.check, PLAN)])
+
+
+def host(measured: dict[str, Any] | str | None, **more: Any) -> MeasuredHost:
+    return MeasuredHost("ws01", converged(PLAN), measured=measured, **more)
+
+
+def stored() -> dict[str, str]:
+    return {verdict.key: verdict.result for verdict in results.verdicts("ws01")["decode"]}
+
+
+def test_it_is_placed_once_run_and_judged() -> None:
+    fake = host(MEASURED)
+    assert check(fake)
+    assert fake.uploads == [f"{MEASURE}/measure.pyz.new"]
+    assert fake.commands == [f"mkdir -p {MEASURE}", f"mv {MEASURE}/measure.pyz.new {MEASURE}/measure.pyz"]
+    (ran,) = fake.ran
+    assert ran.startswith(f'timeout -k 10 3600 python3 -I {MEASURE}/measure.pyz decode \'{{"url": ')
+    assert stored()["decode of prose"] == "pass"
+    again = host(MEASURED, placed=True)
+    assert check(again)
+    assert (again.uploads, again.commands) == ([], [])
+
+
+def test_a_rate_is_kept_and_a_drop_fails_and_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    check(host(MEASURED))
+    slow = {**MEASURED, "runs": [run(prompt, 20.0) for prompt in ("prose", "code") for _ in range(5)]}
+    governor = Verdict("/sys/x/scaling_governor", "fail", "powersave", "performance", "slow clocks", "set it")
+    results.store("ws01", "drift", (governor,))
+    for _ in range(2):
+        with caplog.at_level("INFO"):
+            assert not check(host(slow, placed=True))
+    assert stored()["decode history"] == "fail"
+    assert "the CPUs are not at their full clock" in caplog.text
+
+
+@pytest.mark.parametrize("said", [None, "{", '{"schema": 99}', '{"schema": 1}', "no JSON", "[1]"])
+def test_a_measurement_that_says_nothing_useful_is_inconclusive(said: str | None) -> None:
+    assert not check(host(said))
+    assert stored() == {"decode rate": "inconclusive"}
+
+
+def test_a_dry_run_measures_nothing() -> None:
+    fake = host(MEASURED)
+    with fleet(fake, connector=Connector, check_for_changes=True) as (state, _):
+        add_deploy(state, decode.check, PLAN)
+    assert (fake.uploads, fake.commands, fake.ran) == ([], [], [])
