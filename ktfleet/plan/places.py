@@ -16,6 +16,15 @@ LOCK = "/run/ktfleet/lock"
 COMPACTED = "/run/ktfleet/compacted"
 """On the host: left by the compaction before the server's latest start."""
 
+SERVER_PYTHON = "/opt/ktfleet/stack/bin/python"
+"""Of the environment that serves."""
+
+SERVER_HOME = "/var/lib/ktfleet/home"
+"""Of the account that serves: what is compiled at the first use is kept there."""
+
+MODELS = "/srv/models"
+"""Where weights lie when no data disk is configured."""
+
 SERVER_UNIT = "ktfleet-server.service"
 SERVER_HOST = f"/etc/systemd/system/{SERVER_UNIT}.d/host.conf"
 """What the host adds to the server's unit."""
