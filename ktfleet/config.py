@@ -144,7 +144,7 @@ class Workstation(Strict):
 
     recipe: str = "dsv4-flash-amxint4"
     override: dict[str, Any] = Field(default_factory=dict)
-    accept: dict[str, Annotated[str, Field(pattern=r"\S")]] = Field(default_factory=dict)
+    accept: dict[str, Annotated[str, Field(pattern=r"^[^\n]*\S[^\n]*$")]] = Field(default_factory=dict)
     server: Server = Server()
     hardware: Hardware = Hardware()
     hugepages: Hugepages = Hugepages()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -108,7 +109,9 @@ def _wanted(option: Option, value: Value) -> str | None:
 
 def _fits(option: Option, item: Scalar) -> bool:
     kinds = _NUMBERS.get(option.type or "str", (str,))
-    if isinstance(item, bool) or not isinstance(item, kinds) or "\0" in str(item):
+    if isinstance(item, bool) or not isinstance(item, kinds) or "\0" in str(item) or "\n" in str(item):
+        return False
+    if isinstance(item, float) and not math.isfinite(item):
         return False
     return option.choices is None or item in option.choices
 

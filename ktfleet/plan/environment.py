@@ -22,6 +22,11 @@ OVERLAY, OVERLAY_PACKAGE = "KTFLEET_OVERLAY", "ktfleet.runtime"
 """What the overlay is asked for, as JSON; and the package that every process of the server imports for it. Without the
 package the server does not start: a recipe that needs it is never served without."""
 
+OWNED = frozenset({"HOME", "LANG", "PATH", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "HF_HUB_OFFLINE", "CUDA_HOME",
+                   "TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_WORKSPACE_BASE", "MAX_JOBS",
+                   GLIBC_TUNABLES, "SGLANG_EXTERNAL_MODEL_PACKAGE", OVERLAY})  # fmt: skip
+"""Variables that follow from plan and configuration: a recipe must not give them a second time."""
+
 _COMPILER_GIB, _KEPT_FREE_GIB = 8, 16
 """Memory of one nvcc at its peak, and what is left beside all of them (reports of nvcc killed for memory)."""
 

@@ -11,6 +11,7 @@ from ktfleet.host.state import HostState
 from ktfleet.plan import cpu_lists
 from ktfleet.plan.catalogue import Scalar, Value, catalogue
 from ktfleet.plan.cores import Cores
+from ktfleet.plan.environment import OWNED as OWNED_VARIABLES
 from ktfleet.plan.environment import UNSET, environment
 from ktfleet.plan.memory import Memory
 from ktfleet.plan.places import MODELS, SERVER_PYTHON
@@ -107,7 +108,7 @@ def make(
         environment=environment(state, config, recipe, division, need, settings),
         unset=UNSET,
         cpus=division.other_cpus,
-        problems=(*_given_twice(recipe), *known.problems(flags, recipe.name)),
+        problems=(*_given_twice(recipe), *_variables_given_twice(recipe), *known.problems(flags, recipe.name)),
     )
 
 
@@ -186,6 +187,13 @@ def _given_twice(recipe: Recipe) -> Iterator[Problem]:
         if owner:
             # The value is not shown: it may be a key.
             yield Problem(f"{recipe.name}: flags.{name}", "a flag that has its own key", owner, f"set {owner} instead")
+
+
+def _variables_given_twice(recipe: Recipe) -> Iterator[Problem]:
+    for name in recipe.environment:
+        if name in OWNED_VARIABLES or name.startswith("LD_"):
+            what, do = f"{recipe.name}: environment.{name}", f"remove environment.{name}"
+            yield Problem(what, "a variable that follows from the plan", "none of the recipe's own", do)
 
 
 def _grouped(words: tuple[str, ...]) -> list[str]:

@@ -13,6 +13,8 @@ from ktfleet.validation import Strict
 Positive = Annotated[int, Field(ge=1, le=10**12)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Text = Annotated[str, Field(pattern=r"\S")]
+Reason = Annotated[str, Field(pattern=r"^[^\n]*\S[^\n]*$")]
+Line = Annotated[str, Field(pattern=r"^[^\n\x00]+$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 _AVX512 = ("avx512f", "avx512bw")
@@ -174,10 +176,10 @@ class Published(Strict):
 
 
 def _flag(value: object) -> object:
-    items = value if isinstance(value, list) and value else [value]
-    if not all(type(item) in (bool, int, float, str) for item in items) or any(type(i) is bool for i in items[1:]):
-        raise ValueError("true, a number, a text, or a list of numbers or texts")
-    return tuple(items) if isinstance(value, list) else value
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    if not all(type(item) in (bool, int, float, str) for item in inner):
+        raise ValueError("true, a number, a text, or a list or table of them")
+    return tuple(value) if isinstance(value, list) else value
 
 
 Flag = Annotated[Any, AfterValidator(_flag)]
@@ -207,9 +209,9 @@ class Recipe(Strict):
     speculation: Speculation | None = None
     accuracy: Text
     published: Annotated[tuple[Published, ...], Field(strict=False)] = ()
-    accept: dict[str, Text] = Field(default_factory=dict)
+    accept: dict[str, Reason] = Field(default_factory=dict)
     flags: dict[str, Flag] = Field(default_factory=dict)
-    environment: dict[Variable, str] = Field(default_factory=dict)
+    environment: dict[Variable, Line] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _offload_fits_the_model(self) -> Self:

@@ -169,8 +169,10 @@ def test_a_host_overrides_any_field() -> None:
                                                        "most 5"),
     ({"context": {"length": 200_000}}, "wanted a length of at most total_tokens, 131072; correct context"),
     ({"offload": {"placement": "frequency"}}, 'wanted placement_file together with placement = "frequency" only'),
-    ({"flags": {"cuda-graph-bs": {"a": 1}}}, "override: flags.cuda-graph-bs: seen {'a': 1}, wanted true, a number"),
-    ({"flags": {"cuda-graph-bs": [1, True]}}, "wanted true, a number, a text, or a list of numbers or texts"),
+    ({"flags": {"cuda-graph-bs": {"a": [1]}}}, "override: flags.cuda-graph-bs: seen {'a': [1]}, wanted true, a number"),
+    ({"flags": {"cuda-graph-bs": [[1]]}}, "wanted true, a number, a text, or a list or table of them"),
+    ({"environment": {"A": "1\n2"}}, "override: environment.A"),
+    ({"accept": {"deferred": "two\nlines"}}, "override: accept.deferred"),
     ({"environment": {"A B": "1"}}, "override: environment.A B"),
     ({"accept": {"deferred": " "}}, "override: accept.deferred: seen ' '"),
 ])  # fmt: skip

@@ -19,7 +19,7 @@ from ktfleet.config import Data, Gpu, Hugepages, Server, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import launch
 from ktfleet.plan.catalogue import catalogue
-from ktfleet.plan.environment import UNSET
+from ktfleet.plan.environment import OWNED, UNSET
 from tests.states import hosts, workstation
 from tests.trees import Numbering
 
@@ -181,6 +181,8 @@ def test_where_it_listens() -> None:
     ({"model": "/m"}, "set data.mount instead"),
     ({"api-key": "s3cret"}, "set server.api_key_file instead"),
     ({"config": "/etc/x.yaml"}, "set the recipe's own keys instead"),
+    ({"extra-metric-labels": "x"}, "wanted a table; correct it"),
+    ({"watchdog-timeout": float("inf")}, "--watchdog-timeout: seen inf, wanted a number; correct it"),
     ({"cuda-graph-bs": 1}, "dsv4-flash-amxint4: --cuda-graph-bs: seen 1, wanted a list of integers; correct it"),
     ({"chunked-prefil-size": 1}, "did you mean 'chunked-prefill-size'?"),
 ])  # fmt: skip
@@ -188,6 +190,23 @@ def test_a_wrong_flag_is_refused_before_anything_starts(given: dict[str, Any], l
     (problem,) = made(override={"flags": given}).refusals
     assert str(problem).endswith(line)
     assert "s3cret" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "KTFLEET_OVERLAY", "SGLANG_EXTERNAL_MODEL_PACKAGE", "LD_PRELOAD", "CUDA_HOME"]
+)
+def test_a_recipe_cannot_give_a_variable_of_the_plan(name: str) -> None:
+    """With KTFLEET_OVERLAY of its own it would lose the clamp past the guard rail."""
+    assert [str(problem) for problem in made(override={"environment": {name: "{}"}}).refusals] == [
+        f"dsv4-flash-amxint4: environment.{name}: seen a variable that follows from the plan, "
+        f"wanted none of the recipe's own; remove environment.{name}"
+    ]
+
+
+def test_every_derived_variable_is_owned() -> None:
+    found = start(recipe="dsv4-flash-amxint4-top4", hugepages=Hugepages(policy="hugetlb"))
+    own = set(recipes.load("dsv4-flash-amxint4-top4").environment)
+    assert set(found.environment) - own == OWNED
 
 
 def test_owned_flags_are_flags_and_their_keys_are_keys() -> None:
@@ -210,6 +229,11 @@ def test_every_derived_flag_is_owned(name: str) -> None:
     derived = set(flags(start(recipe=name))) - set(recipes.load(name).flags)
     constants = {"watchdog-timeout", "enable-metrics"}
     assert derived - constants <= set(launch.OWNED)
+
+
+def test_a_table_becomes_json() -> None:
+    given = flags(start(override={"flags": {"extra-metric-labels": {"host": "ws01"}}}))
+    assert json.loads(given["extra-metric-labels"] or "") == {"host": "ws01"}
 
 
 def test_a_flag_that_is_not_owned_replaces_the_constant() -> None:
