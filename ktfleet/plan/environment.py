@@ -9,7 +9,7 @@ from ktfleet.config import Gpu, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan.cores import Cores
 from ktfleet.plan.memory import Memory
-from ktfleet.plan.places import SERVER_HOME, SERVER_PYTHON
+from ktfleet.plan.places import SERVER_HOME, STACK_PYTHON
 from ktfleet.plan.row import Setting
 from ktfleet.plan.settings import GLIBC_TUNABLES
 from ktfleet.recipes import GIB, Recipe
@@ -60,7 +60,7 @@ def environment(
 
 def _path(card: Gpu | None) -> str:
     toolkit = (f"{card.toolkit_folder}/bin",) if card else ()
-    return ":".join((SERVER_PYTHON.rpartition("/")[0], *toolkit, "/usr/local/bin", "/usr/bin", "/bin"))
+    return ":".join((STACK_PYTHON.rpartition("/")[0], *toolkit, "/usr/local/bin", "/usr/bin", "/bin"))
 
 
 def _compiling(state: HostState, card: Gpu | None, division: Cores, need: Memory) -> dict[str, str]:

@@ -14,7 +14,7 @@ from ktfleet.plan.cores import Cores
 from ktfleet.plan.environment import OWNED as OWNED_VARIABLES
 from ktfleet.plan.environment import UNSET, environment
 from ktfleet.plan.memory import Memory
-from ktfleet.plan.places import MODELS, SERVER_PYTHON
+from ktfleet.plan.places import MODELS, STACK_PYTHON
 from ktfleet.plan.row import Setting
 from ktfleet.problem import Problem
 from ktfleet.recipes import Recipe
@@ -104,7 +104,7 @@ def make(
     flags = {**_derived(config, recipe, division), **more}
     known = catalogue()
     return Launch(
-        argv=(SERVER_PYTHON, "-m", MODULE, *known.argv(flags)),
+        argv=(STACK_PYTHON, "-m", MODULE, *known.argv(flags)),
         environment=environment(state, config, recipe, division, need, settings),
         unset=UNSET,
         cpus=division.other_cpus,

@@ -16,7 +16,7 @@ LOCK = "/run/ktfleet/lock"
 COMPACTED = "/run/ktfleet/compacted"
 """On the host: left by the compaction before the server's latest start."""
 
-SERVER_PYTHON = "/opt/ktfleet/stack/bin/python"
+STACK_PYTHON = "/opt/ktfleet/stack/bin/python"
 """Of the environment that serves."""
 
 SERVER_HOME = "/var/lib/ktfleet/home"
