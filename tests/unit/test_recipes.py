@@ -85,7 +85,7 @@ def test_what_the_issue_of_the_recipes_names_is_there() -> None:
         "dsv4-flash-mxfp4": ("MXFP4", 6, True, False, False),
         "dsv4-flash-mxfp4-eagle": ("MXFP4", 6, True, True, True),
         "dsv4-flash-mxfp4-top4": ("MXFP4", 4, True, False, False),
-        "qwen3-30b-a3b-amxint8": ("AMXINT8", 8, True, True, False),
+        "qwen3-30b-a3b-bf16": ("BF16", 8, True, True, False),
     }
     assert recipes.load("dsv4-flash-amxint4-top4").offload.deferred > 0
     assert {

@@ -110,7 +110,7 @@ def test_what_must_be_there_is(name: str) -> None:
     ("dsv4-flash-mxfp4", None),
     ("dsv4-flash-mxfp4-top4", {"top_k": 4}),
     ("dsv4-flash-mxfp4-eagle", None),
-    ("qwen3-30b-a3b-amxint8", None),
+    ("qwen3-30b-a3b-bf16", None),
 ])  # fmt: skip
 def test_the_overlay_is_asked_for_what_the_recipe_needs_of_it(name: str, asked: dict[str, object] | None) -> None:
     environment = start(recipe=name).environment
@@ -144,7 +144,7 @@ def test_the_card_decides_what_is_compiled() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "node_gib", "jobs"), [
-    ("dsv4-flash-amxint4", 126, "13"), ("dsv4-flash-amxint4", 80, "1"), ("qwen3-30b-a3b-amxint8", 2000, "40"),
+    ("dsv4-flash-amxint4", 126, "13"), ("dsv4-flash-amxint4", 80, "1"), ("qwen3-30b-a3b-bf16", 2000, "40"),
 ])  # fmt: skip
 def test_compilers_leave_room_for_the_weights(recipe: str, node_gib: float, jobs: str) -> None:
     assert start(workstation(node_gib=(node_gib, node_gib)), recipe=recipe).environment["MAX_JOBS"] == jobs
@@ -272,7 +272,7 @@ def test_what_is_unset_covers_what_leaks() -> None:
 @given(hosts())
 def test_workers_and_other_threads_never_share_a_core(state: HostState) -> None:
     """Nor a PU: the others run beside the workers, or on cores that carry none where there is no hyperthread."""
-    recipe = recipes.load("qwen3-30b-a3b-amxint8")
+    recipe = recipes.load("qwen3-30b-a3b-bf16")
     found = plan.make(state, Workstation(), recipe)
     workers = set(chain.from_iterable(found.cores.worker_cpus.values()))
     assert not workers & set(found.launch.cpus)

@@ -111,7 +111,7 @@ def test_every_recipe_fits_the_card(name: str) -> None:
     ("dsv4-flash-amxint4", {"context": {"total_tokens": 2_000_000}},
      "38.1 GiB (weights 8.4 GiB, experts 0.0 GiB, 2000000 tokens 29.7 GiB)",
      "set context.total_tokens to at most 1255792"),
-    ("qwen3-30b-a3b-amxint8", {"offload": {"gpu_experts": 128}},
+    ("qwen3-30b-a3b-bf16", {"offload": {"gpu_experts": 128}},
      "62.9 GiB (weights 2.9 GiB, experts 54.0 GiB, 65536 tokens 6.0 GiB)",
      "set offload.gpu_experts to at most 50 and context.total_tokens to 32768"),
     ("dsv4-flash-amxint4", {"context": {"total_tokens": 2_000_000, "length": 2_000_000}},
@@ -126,7 +126,7 @@ def test_a_context_that_does_not_fit_the_card(name: str, override: dict[str, obj
 
 def test_what_the_remedy_says_fits() -> None:
     smaller = {"offload": {"gpu_experts": 50}, "context": {"total_tokens": 32_768}}
-    assert memory.card_too_small(Gpu(), recipes.load("qwen3-30b-a3b-amxint8", smaller)) == ()
+    assert memory.card_too_small(Gpu(), recipes.load("qwen3-30b-a3b-bf16", smaller)) == ()
 
 
 def test_without_a_card_nothing_has_to_fit_it() -> None:

@@ -9,14 +9,14 @@ taskset --cpu-list 40-79 env -i \
   TORCH_CUDA_ARCH_LIST=12.0+PTX \
   FLASHINFER_CUDA_ARCH_LIST=12.0a \
   FLASHINFER_WORKSPACE_BASE=/var/lib/ktfleet/home \
-  MAX_JOBS=26 \
+  MAX_JOBS=22 \
   /opt/ktfleet/stack/bin/python -m sglang.launch_server \
   --model-path /srv/models/Qwen3-30B-A3B \
   --served-model-name Qwen3-30B-A3B \
   --host 127.0.0.1 \
   --port 30000 \
-  --kt-weight-path /srv/models/Qwen3-30B-A3B-AMXINT8-p2 \
-  --kt-method AMXINT8 \
+  --kt-weight-path /srv/models/Qwen3-30B-A3B \
+  --kt-method BF16 \
   --kt-cpuinfer 40 \
   --kt-threadpool-count 2 \
   --kt-numa-nodes 0 1 \
