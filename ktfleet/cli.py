@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
 
-from ktfleet import config, plan, recipes, report, results
+from ktfleet import config, pages, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
 from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
@@ -33,6 +33,12 @@ from ktfleet.validation import wanted
 from ktfleet.weights import verify
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+StateFile = Annotated[Path, typer.Option("--state", help="The probe's JSON; - reads standard input.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file with an inventory's keys.")]
+RecipeName = Annotated[
+    str | None, typer.Option("--recipe", help="A recipe's name or path; overrides the configuration's.")
+]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of docs/.")]
 weights_app = typer.Typer(no_args_is_help=True, help="Weights on a disk.")
 app.add_typer(weights_app, name="weights")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are an interface.")]
@@ -66,31 +72,42 @@ def probe(
 
 
 @app.command("plan")
-def plan_(
-    state: Annotated[Path, typer.Option(help="The probe's JSON; - reads standard input.")],
-    config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file with an inventory's keys.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="A recipe's name or path; overrides the configuration's.")] = None,
-    as_json: AsJson = False,
-) -> None:
+def plan_(state: StateFile, config_file: ConfigFile = None, recipe: RecipeName = None, as_json: AsJson = False) -> None:
     """Print what ktfleet would decide for a captured host."""
-    workstation = config.load(config_file) if config_file else config.Workstation()
-    served = recipes.load(recipe or workstation.recipe)
-    made = plan.make(_read_state(state), workstation, served)
+    made = _plan(state, config_file, recipe)
     print(json.dumps(made.to_json(), indent=1) if as_json else report.plan_text(made))
     if made.refusals:
         raise typer.Exit(2)
 
 
 @app.command()
+def launch(
+    state: StateFile, config_file: ConfigFile = None, recipe: RecipeName = None, as_json: AsJson = False
+) -> None:
+    """Print the server's exact environment and command line, as a shell takes them. Exit 2 with the refusals."""
+    made = _plan(state, config_file, recipe)
+    if made.refusals or not made.cores.cpuinfer:
+        raise Refused((*made.refusals, *made.unknown))
+    for line in (*(f"accepted: {each}" for each in made.accepted), *(f"unknown: {each}" for each in made.unknown)):
+        print(line, file=sys.stderr)
+    print(json.dumps(made.launch.to_json(), indent=1) if as_json else made.launch.shell())
+
+
+def _plan(state: Path, config_file: Path | None, recipe: str | None) -> plan.Plan:
+    workstation = config.load(config_file) if config_file else config.Workstation()
+    served = recipes.load(recipe or workstation.recipe, workstation.override, str(config_file))
+    return plan.make(_read_state(state), workstation, served)
+
+
+@app.command()
 def settings(
     as_json: AsJson = False,
-    markdown: Annotated[bool, typer.Option(help="Print docs/settings.md.")] = False,
+    markdown: AsMarkdown = False,
 ) -> None:
     """Print the table of settings: every value with its reason and source."""
     recipe = recipes.load(config.Workstation().recipe)
     if not as_json:
-        text = report.settings_markdown(recipe)
-        print(text, end="") if markdown else Console().print(Markdown(text))
+        _page(report.settings_markdown(recipe), markdown)
         return
     rows: list[dict[str, Any]] = [
         {
@@ -104,6 +121,22 @@ def settings(
         for row in TABLE
     ]
     print(json.dumps(rows, indent=1))
+
+
+@app.command("recipes")
+def recipes_(markdown: AsMarkdown = False) -> None:
+    """Print the packaged recipes: what each serves, how, what was published of it and what it costs in accuracy."""
+    _page(pages.recipes_markdown(), markdown)
+
+
+@app.command()
+def guard_rails(markdown: AsMarkdown = False) -> None:
+    """Print the guard rails: settings that are known to lose, with reason, effect and source."""
+    _page(pages.guard_rails_markdown(), markdown)
+
+
+def _page(text: str, markdown: bool) -> None:
+    print(text, end="") if markdown else Console().print(Markdown(text))
 
 
 @weights_app.command("verify")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -90,6 +91,7 @@ class Gpu(Strict):
     repository: where NVIDIA's packages are; a fleet may mirror it, without TLS too: what comes from there is proven by
     its key's digest and the signature. No slash at the end.
     keyring_sha256: of the mirror's cuda-keyring package, where the mirror signs with a key of its own; None: NVIDIA's.
+    memory_mib: of the card, as nvidia-smi tells it.
     power_limit_w: in watts; None: the card's own.
     """
 
@@ -99,6 +101,7 @@ class Gpu(Strict):
     toolkit: Annotated[str, Field(pattern=r"^[0-9]{2}\.[0-9]$")] = "12.9"
     repository: Url = "https://developer.download.nvidia.com/compute/cuda/repos"
     keyring_sha256: Sha256 | None = None
+    memory_mib: Annotated[int, Field(ge=1024, le=2**20)] = 32_607
     power_limit_w: Annotated[int, Field(ge=100, le=1000)] | None = None
 
     @model_validator(mode="after")
@@ -123,11 +126,44 @@ class Gpu(Strict):
         return f"/usr/local/cuda-{self.toolkit}"
 
 
+LOOPBACK = "127.0.0.1"
+
+
+class Server(Strict):
+    """Where clients reach the model: an address of the host and a port.
+
+    The server itself never listens beyond the loopback, because sglang logs and shows its key; another address is
+    that of a front which asks for the key. api_key_file: on the controller, readable by its owner alone.
+    """
+
+    host: str = LOOPBACK
+    port: Annotated[int, Field(ge=1024, le=65535)] = 30000
+    api_key_file: Annotated[str, Field(pattern=r"^[^\n]+$")] | None = None
+
+    @model_validator(mode="after")
+    def _public_with_a_key_only(self) -> Self:
+        try:
+            local = ip_address(self.host).is_loopback
+        except ValueError:
+            raise ValueError("host as an IP address of this host, like 127.0.0.1 or 0.0.0.0") from None
+        if not local and self.api_key_file is None:
+            raise ValueError(f"api_key_file together with a host beyond {LOOPBACK}")
+        return self
+
+    @property
+    def listens(self) -> str:
+        """The address that sglang itself is bound to."""
+        return self.host if ip_address(self.host).is_loopback else LOOPBACK
+
+
 class Workstation(Strict):
     """One host's wanted configuration.
 
     recipe: the name of a packaged recipe, or the path of a TOML file.
-    cpuinfer: worker threads over all pools; default: as many as the host allows.
+    override: keys of the recipe that are different here, as in its file.
+    accept: guard rail -> why it is crossed all the same; beside the recipe's own.
+    server: where clients reach the model.
+    cpuinfer: worker threads over all pools; default: the recipe's, or as many as the host allows.
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
     data: the disk of the weights; None: none is asked for.
     weights: where they come from; None (in TOML: false): none are got.
@@ -137,6 +173,9 @@ class Workstation(Strict):
     """
 
     recipe: str = "dsv4-flash-amxint4"
+    override: dict[str, Any] = Field(default_factory=dict)
+    accept: dict[str, Annotated[str, Field(pattern=r"^[^\n]*\S[^\n]*$")]] = Field(default_factory=dict)
+    server: Server = Server()
     hardware: Hardware = Hardware()
     hugepages: Hugepages = Hugepages()
     cpuinfer: Annotated[int, Field(ge=1)] | None = None

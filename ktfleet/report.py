@@ -105,6 +105,7 @@ def plan_text(plan: Plan) -> str:
     """A plan for people: refusals first, then what would be done."""
     lines = [f"refused: {problem}" for problem in plan.refusals]
     lines += [f"unknown: {problem}" for problem in plan.unknown]
+    lines += [f"accepted: {each}" for each in plan.accepted]
     lines += [f"note: {note}" for note in plan.notes]
     lines += [f"worksheet: {item}" for item in plan.worksheet if item.answer == "change"]
     lines.append(f"recipe {plan.recipe.name}: {plan.cores.pools} pools, cpuinfer {plan.cores.cpuinfer}")

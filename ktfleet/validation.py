@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 import tomllib
 from collections.abc import Mapping
@@ -54,7 +55,15 @@ def _problem(model: type[BaseModel], origin: str, detail: ErrorDetails) -> Probl
         return Problem(what, "an unknown key", f"one of {', '.join(known)}", do)
     if detail["type"] == "missing":
         return Problem(what, "nothing", "a value", f"add {key}")
-    return Problem(what, reprlib.repr(detail["input"]), _wanted(detail), f"correct {key}")
+    return Problem(what, reprlib.repr(detail["input"]), _wanted(detail), _nearest_choice(detail) or f"correct {key}")
+
+
+def _nearest_choice(detail: ErrorDetails) -> str | None:
+    if detail["type"] != "literal_error":
+        return None
+    choices = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
+    close = difflib.get_close_matches(str(detail["input"]), choices, n=1)
+    return f"did you mean '{close[0]}'?" if close else None
 
 
 def _wanted(detail: ErrorDetails) -> str:

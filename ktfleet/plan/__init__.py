@@ -7,7 +7,21 @@ from typing import Any
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import cores, cpu_lists, gpu, memory, notes, readback, refusals, unknown, weights, worksheet
+from ktfleet.plan import (
+    cores,
+    cpu_lists,
+    gpu,
+    guard_rails,
+    launch,
+    memory,
+    notes,
+    readback,
+    refusals,
+    unknown,
+    weights,
+    worksheet,
+)
+from ktfleet.plan.crossings import Subject
 from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
@@ -20,7 +34,7 @@ from ktfleet.weights.job import Job
 class Plan:
     """Everything that was decided for one host. With refusals it is not to be applied.
 
-    notes: what a person should know although it stops nothing.
+    accepted: guard rails that are crossed with a reason. notes: what a person should know although it stops nothing.
     """
 
     config: Workstation
@@ -34,6 +48,8 @@ class Plan:
     worksheet: tuple[worksheet.Item, ...]
     notes: tuple[str, ...]
     driver: gpu.Installation | None
+    accepted: tuple[guard_rails.Accepted, ...]
+    launch: launch.Launch
     weights: Job | None
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
@@ -52,8 +68,10 @@ class Plan:
             "refusals": [asdict(problem) for problem in self.refusals],
             "unknown": [asdict(problem) for problem in self.unknown],
             "notes": list(self.notes),
+            "accepted": [each.to_json() for each in self.accepted],
             "worksheet": [asdict(item) for item in self.worksheet],
             "recipe": self.recipe.name,
+            "override": self.config.override,
             "pools": self.cores.pools,
             "cpuinfer": self.cores.cpuinfer,
             "worker_cpus": {str(node): list(cpus) for node, cpus in self.cores.worker_cpus.items()},
@@ -75,22 +93,26 @@ class Plan:
 
 def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
     """Decide everything for one host. Never raises: what is wrong is in `refusals` and `unknown`."""
-    division = cores.assign(state, config.cpuinfer)
+    division = cores.assign(state, config.cpuinfer or recipe.offload.cpuinfer)
     need = memory.divide(recipe, config.hugepages, division.pools)
     layout = _layout(state, config, need)
+    settings = resolve(layout)
+    started = launch.make(state, config, recipe, division, need, settings)
     driver = gpu.installation(state, config)
     return Plan(
         config=config,
         recipe=recipe,
         cores=division,
         memory=need,
-        settings=resolve(layout),
+        settings=settings,
         not_asked_for=not_asked_for(layout),
-        refusals=refusals.refusals(state, config, recipe, need),
+        refusals=(*refusals.refusals(state, config, recipe, need), *started.problems),
         unknown=unknown.unknown(state, config),
         worksheet=worksheet.items(state),
-        notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state)),
+        notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state, config)),
         driver=driver,
+        accepted=guard_rails.accepted(Subject(state, config, recipe, need)),
+        launch=started,
         weights=weights.job(config, recipe, division.cpuinfer or 1),
     )
 

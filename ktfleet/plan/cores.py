@@ -59,7 +59,7 @@ def physical_cores(state: HostState) -> dict[int, tuple[tuple[int, ...], ...]]:
 def assign(state: HostState, cpuinfer: int | None = None) -> Cores:
     """Divide the CPUs; `cpuinfer` asks for fewer workers than allowed.
 
-    A request that is not allowed (see `problems`) is answered with the most that is.
+    A request that is not allowed (a guard rail says why) is answered with the most that is.
     """
     cores = physical_cores(state)
     per_pool_most = min((_workers_allowed(found) for found in cores.values()), default=0)
@@ -73,26 +73,41 @@ def assign(state: HostState, cpuinfer: int | None = None) -> Cores:
     return Cores(pools, granted, most, workers, others, _notes(cores, granted, most))
 
 
-def problems(state: HostState, cpuinfer: int | None) -> tuple[Problem, ...]:
-    """Why the requested number of workers is refused, with the right number."""
-    cores = physical_cores(state)
-    allowed = assign(state)
-    if cpuinfer is None or not allowed.most or not _refused(cpuinfer, allowed.most, allowed.pools):
+def too_many(state: HostState, cpuinfer: int | None) -> tuple[Problem, ...]:
+    """More workers asked for than there are physical cores to share out evenly."""
+    cores, allowed = physical_cores(state), assign(state)
+    if cpuinfer is None or not allowed.most or cpuinfer <= _one_a_core(cores):
         return ()
-    if cpuinfer > allowed.most:
-        per_node = "+".join(str(len(found)) for found in cores.values())
-        reason = f"{per_node} physical cores; a worker without a core of its own costs 10x"
-        return (
-            Problem(
-                "cpuinfer is too high",
-                str(cpuinfer),
-                f"at most {allowed.most} ({reason})",
-                _set(allowed.most),
-            ),
-        )
+    wanted = f"at most {allowed.most} ({_counted(cores)} physical cores; a worker without a core of its own costs 10x)"
+    return (Problem("cpuinfer is too high", str(cpuinfer), wanted, _set(allowed.most)),)
+
+
+def without_a_spare(state: HostState, cpuinfer: int | None) -> tuple[Problem, ...]:
+    """A worker asked for on every core, where the other threads have no hyperthread to run on."""
+    cores, allowed = physical_cores(state), assign(state)
+    if cpuinfer is None or not 0 < allowed.most < cpuinfer <= _one_a_core(cores):
+        return ()
+    reason = f"{_counted(cores)} physical cores without hyperthreads; sharing one with the other threads costs 4.3x"
+    what = "cpuinfer leaves no core for the other threads"
+    return (Problem(what, str(cpuinfer), f"at most {allowed.most} ({reason})", _set(allowed.most)),)
+
+
+def uneven(state: HostState, cpuinfer: int | None) -> tuple[Problem, ...]:
+    """A number of workers that the pools cannot share."""
+    allowed = assign(state)
+    if cpuinfer is None or not allowed.most or cpuinfer > allowed.most or cpuinfer % allowed.pools == 0:
+        return ()
     right = cpuinfer - cpuinfer % allowed.pools or allowed.pools
     what = "cpuinfer cannot be shared evenly by the pools"
     return (Problem(what, f"{cpuinfer} over {allowed.pools} pools", f"a multiple of {allowed.pools}", _set(right)),)
+
+
+def _one_a_core(cores: dict[int, tuple[tuple[int, ...], ...]]) -> int:
+    return min((len(found) for found in cores.values()), default=0) * len(cores)
+
+
+def _counted(cores: dict[int, tuple[tuple[int, ...], ...]]) -> str:
+    return "+".join(str(len(found)) for found in cores.values())
 
 
 def _set(cpuinfer: int) -> str:

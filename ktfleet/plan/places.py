@@ -16,6 +16,9 @@ LOCK = "/run/ktfleet/lock"
 COMPACTED = "/run/ktfleet/compacted"
 """On the host: left by the compaction before the server's latest start."""
 
+MODELS = "/srv/models"
+"""Where weights lie when no data disk is configured."""
+
 SERVER_UNIT = "ktfleet-server.service"
 SERVER_HOST = f"/etc/systemd/system/{SERVER_UNIT}.d/host.conf"
 """What the host adds to the server's unit."""

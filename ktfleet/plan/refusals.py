@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
-from ktfleet.plan import account, cores, memory, settings, storage, topology
+from ktfleet.plan import account, cores, guard_rails, memory, settings, storage, topology
+from ktfleet.plan.crossings import Subject
 from ktfleet.plan.gpu import refusals as gpu
 from ktfleet.plan.places import SERVER_UNIT
 from ktfleet.plan.weights import refusals as weights
@@ -40,14 +41,15 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *_uneven_memory(state),
         *_flags(state, recipe),
         # What a node needs follows from the number of pools.
-        *(memory.problems(state, need, recipe) if topology.placed(state) else ()),
+        *(memory.too_small(state, need, recipe) if topology.placed(state) else ()),
+        *memory.card_too_small(config.gpu, recipe),
         *_no_workers(state, config),
         *_cgroup(state, need),
         *storage.problems(state, config),
         *account.problems(state),
         *weights.problems(state, config, recipe),
         *gpu.problems(state, config),
-        *cores.problems(state, config.cpuinfer),
+        *guard_rails.problems(Subject(state, config, recipe, need)),
         *_command_line(state, config),
     )
 
@@ -119,7 +121,7 @@ def _uneven_memory(state: HostState) -> Iterator[Problem]:
 def _flags(state: HostState, recipe: Recipe) -> Iterator[Problem]:
     if state.cpu_flags is None:
         return
-    missing = [flag for flag in recipe.cpu_flags if flag not in state.cpu_flags]
+    missing = [flag for flag in recipe.needed_flags if flag not in state.cpu_flags]
     hidden = [flag for flag in missing if flag in (state.cpu_flags_cpuid or ())]
     if hidden:
         do = "remove clearcpuid= and noxsave from the kernel command line"
@@ -129,7 +131,7 @@ def _flags(state: HostState, recipe: Recipe) -> Iterator[Problem]:
         yield Problem(
             f"the CPU cannot run {recipe.method}",
             f"no {', '.join(lacking)} in the flags of {state.cpu_model or 'this CPU'}",
-            ", ".join(recipe.cpu_flags),
+            ", ".join(recipe.needed_flags),
             "enable AVX-512 in the BIOS or hypervisor, or choose a recipe for this CPU",
         )
 

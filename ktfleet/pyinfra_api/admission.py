@@ -49,8 +49,8 @@ def _admit_all(inventory: Inventory) -> dict[str, Plan] | DeployError:
     jobs = {host.name: gevent.spawn(_admit_one, host) for host in selected}
     gevent.joinall(list(jobs.values()), raise_error=True)
     admitted = {name: job.value for name, job in jobs.items()}
-    for name, (_, problems) in admitted.items():
-        results.store(name, "admission", _verdicts(problems))
+    for name, (plan, problems) in admitted.items():
+        results.store(name, "admission", (*_verdicts(problems), *_accepted(plan)))
     refused = [f"{name}  refused: {problem}" for name, (_, problems) in admitted.items() for problem in problems]
     if refused:
         return DeployError("\n".join(("", *refused, "Nothing was touched.")))
@@ -63,10 +63,16 @@ def _verdicts(problems: tuple[Problem, ...]) -> tuple[Verdict, ...]:
     return tuple(Verdict(p.what, "fail", p.seen, p.wanted, p.do) for p in problems)
 
 
+def _accepted(plan: Plan | None) -> tuple[Verdict, ...]:
+    """Guard rails that are crossed with a reason: told in every report."""
+    crossed = plan.accepted if plan else ()
+    return tuple(Verdict(f"accept.{each.rail.setting}", "pass", str(each), "", each.rail.why) for each in crossed)
+
+
 def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
     try:
         wanted = config.parse(own_data(host), host.name)
-        recipe = recipes.load(wanted.recipe)
+        recipe = recipes.load(wanted.recipe, wanted.override, host.name)
     except Refused as refused:
         return None, refused.problems
     if not host.connected:
@@ -83,6 +89,8 @@ def _admit_one(host: Host) -> tuple[Plan | None, tuple[Problem, ...]]:
     plan = make(state, wanted, recipe)
     for note in plan.notes:
         logger.info(f"{host.print_prefix}note: {note}")
+    for each in plan.accepted:
+        logger.warning(f"{host.print_prefix}accepted: {each}")
     results.store_worksheet(host.name, plan.worksheet)
     for item in plan.worksheet:
         if item.answer == "change":

@@ -1,76 +1,23 @@
-"""What is served: one TOML a recipe, found by name in this folder or by path."""
+"""What is served: one TOML a recipe, found by name in this folder or by path. It may inherit another one."""
 
 from __future__ import annotations
 
 import difflib
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from ktfleet.problem import Problem, Refused
-from ktfleet.recipes.checkpoint import Checkpoint
-from ktfleet.validation import Strict, read_toml, validated
+from ktfleet.recipes.model import Recipe
+from ktfleet.validation import read_toml, validated
+
+__all__ = ["FOLDER", "GIB", "Recipe", "load", "names"]
 
 FOLDER = Path(__file__).parent
 GIB = 1024**3
-Positive = Annotated[int, Field(ge=1, le=10**12)]
 
-
-class Experts(Strict):
-    """The routed experts. `bytes` is one expert with its scales, as kt-kernel holds it in memory."""
-
-    layers: Positive
-    count: Positive
-    per_token: Positive
-    hidden: Positive
-    intermediate: Positive
-    bytes: Positive
-
-    @model_validator(mode="after")
-    def _numbers_agree(self) -> Self:
-        weights = 3 * self.hidden * self.intermediate
-        if self.per_token > self.count:
-            raise ValueError(f"per_token of at most count, {self.count}")
-        if not weights // 2 <= self.bytes <= weights * 4:
-            raise ValueError(f"bytes for 4 to 32 bits a weight, {weights // 2} to {weights * 4}")
-        return self
-
-    @cached_property
-    def total_bytes(self) -> int:
-        """All routed experts of all layers, in bytes."""
-        return self.layers * self.count * self.bytes
-
-
-class Memory(Strict):
-    """What each NUMA node needs beside its shard, in MiB: the system, the server's processes, page cache."""
-
-    reserve_per_node_mib: Positive
-
-
-class Recipe(Strict):
-    """A model, the kt-kernel method its experts use, and what both demand of a host.
-
-    cpu_flags are names as in /proc/cpuinfo. Sizes are bytes unless the name says otherwise.
-    """
-
-    name: str
-    model: str
-    method: str
-    cpu_flags: Annotated[tuple[str, ...], Field(strict=False)]
-    experts: Experts
-    memory: Memory
-    checkpoint: Checkpoint | None = None
-
-    def shard_bytes(self, pools: int) -> int:
-        """Bytes of expert weights that each of `pools` NUMA nodes holds (rounded up)."""
-        return -(-self.experts.total_bytes // pools)
-
-    @property
-    def reserve_bytes(self) -> int:
-        """Bytes that each node keeps for everything but expert weights."""
-        return self.memory.reserve_per_node_mib * 1024**2
+OF_ONE_ALONE = ("inherits", "published", "accuracy")
+"""Keys that no recipe inherits: what was measured with one is not known of another."""
 
 
 def names() -> list[str]:
@@ -78,17 +25,53 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def load(name_or_path: str) -> Recipe:
+def load(name_or_path: str, override: Mapping[str, Any] | None = None, origin: str = "") -> Recipe:
     """Load a packaged recipe by name, or a recipe file by path (anything with a slash or .toml).
 
+    override: keys that replace the recipe's own, tables merged; `origin` (a host's or a file's name) begins every
+    line about them.
     Raises Refused for an unknown name (the nearest one is suggested), an unreadable file, a bad key.
     """
+    path = _path(name_or_path)
+    data = _inherited(path)
+    recipe = validated(Recipe, data, str(path))
+    return validated(Recipe, _merged(data, override), f"{origin}: override") if override else recipe
+
+
+def _path(name_or_path: str, beside: Path = Path()) -> Path:
     if "/" in name_or_path or name_or_path.endswith(".toml"):
-        path = Path(name_or_path)
-    elif name_or_path in names():
-        path = FOLDER / f"{name_or_path}.toml"
-    else:
-        close = difflib.get_close_matches(name_or_path, names(), n=1)
-        do = f"did you mean '{close[0]}'?" if close else "use one of these, or the path of a TOML file"
-        raise Refused((Problem("recipe", f"'{name_or_path}'", f"one of {', '.join(names())}", do),))
-    return validated(Recipe, read_toml(path), str(path))
+        return beside / name_or_path
+    if name_or_path in names():
+        return FOLDER / f"{name_or_path}.toml"
+    close = difflib.get_close_matches(name_or_path, names(), n=1)
+    do = f"did you mean '{close[0]}'?" if close else "use one of these, or the path of a TOML file"
+    raise Refused((Problem("recipe", f"'{name_or_path}'", f"one of {', '.join(names())}", do),))
+
+
+def _inherited(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The file's own keys over those of the recipe that it inherits. A relative path begins at the file's folder."""
+    own = read_toml(path)
+    parent = own.get("inherits")
+    if parent is None:
+        return own
+    what = f"{path}: inherits"
+    if not isinstance(parent, str):
+        raise Refused((Problem(what, repr(parent), "a recipe's name or path", "correct inherits"),))
+    known = (*above, path.resolve())
+    other = _path(parent, path.parent)
+    if other.resolve() in known:
+        raise Refused((Problem(what, f"'{parent}', which inherits this one", "no circle", "correct inherits"),))
+    taken = {key: value for key, value in _inherited(other, known).items() if key not in OF_ONE_ALONE}
+    return _merged(taken, own)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables key by key, everything else replaced."""
+    found = dict(below)
+    for key, value in above.items():
+        mine = found.get(key)
+        if isinstance(mine, Mapping) and isinstance(value, Mapping):
+            found[key] = _merged(mine, value)
+        else:
+            found[key] = value
+    return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import gevent
 import pytest
 from pyinfra.api.exceptions import DeployError
+from rich.console import Console
 
-from ktfleet import results
+from ktfleet import report, results
 from ktfleet.pyinfra_api.admission import admit, own_data
 from tests.fake.hosts import FakeHost, fleet
 from tests.states import workstation
@@ -76,6 +78,25 @@ def test_the_results_of_every_host_say_how_admission_ended() -> None:
     assert [verdict.result for verdict in found["ws01"]] == ["pass"]
     assert found["ws02"][0].key == "sub-NUMA clustering is on"
     assert {verdict.result for verdict in found["ws02"]} == {"fail"}
+
+
+def test_what_is_accepted_stands_in_every_report() -> None:
+    data = {"recipe": "dsv4-flash-amxint4", "override": {"offload": {"deferred": 5}}, "accept": {"deferred": "a trial"}}
+    admitted(FakeHost("ws01", GOOD, data), FakeHost("ws02", GOOD))
+    found = list(results.load())
+    one, two = ({v.key: v for v in host.checks["admission"].verdicts} for host in found)
+    assert "accepted: a trial; known to cost: 5 to 7: visibly less accurate" in one["accept.deferred"].seen
+    assert set(two) == {"refusals"}
+    console = Console(width=300, file=StringIO())
+    for table in report.verdict_tables(found):
+        console.print(table)
+    assert "accepted: a trial" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_wrong_override_names_the_host() -> None:
+    (message,) = admitted(FakeHost("ws01", GOOD, {"override": {"offload": {"defered": 2}}}))
+    assert "ws01  refused: ws01: override: offload.defered: seen an unknown key" in message
+    assert "did you mean 'deferred'?" in message
 
 
 def test_what_cannot_be_read_refuses_a_deploy() -> None:

@@ -1,7 +1,7 @@
 """The offline command line as its users start it."""
 
 import json
-import re
+import shlex
 import subprocess
 import sys
 from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
@@ -12,10 +12,11 @@ from unittest.mock import patch
 
 import pytest
 
-from ktfleet import cli, recipes, report, results
+from ktfleet import cli, pages, report, results
 from ktfleet.config import Workstation
+from ktfleet.plan.guard_rails import TABLE as GUARD_RAILS
 from ktfleet.plan.settings import TABLE
-from ktfleet.recipes import load
+from ktfleet.recipes import load, names
 from ktfleet.verdict import Verdict
 from tests.answers import ALL as ALL_ANSWERS
 from tests.trees import write_tree
@@ -76,6 +77,53 @@ def test_a_plan_for_people_says_where_the_workers_go(state: Path) -> None:
     assert "other threads: CPUs 40-79" in lines
 
 
+def test_the_start_of_the_server_as_json(state: Path) -> None:
+    done = ktfleet("launch", "--state", state, "--recipe", "dsv4-flash-amxint4-top4", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(told) == {"argv", "env", "unset", "cpu_affinity"}
+    assert told["argv"][1:3] == ["-m", "sglang.launch_server"]
+    assert told["argv"][told["argv"].index("--kt-cpuinfer") + 1] == "40"
+    assert told["cpu_affinity"] == list(range(40, 80))
+    assert told["env"]["SGLANG_DSV4_MODE"] == "2604"
+
+
+def test_the_start_of_the_server_for_a_shell(state: Path) -> None:
+    done = ktfleet("launch", "--state", state)
+    told = json.loads(ktfleet("launch", "--state", state, "--json").stdout)
+    words = shlex.split(done.stdout.replace("\\\n", ""))
+    assert words[:5] == ["taskset", "--cpu-list", "40-79", "env", "-i"]
+    variables = [f"{name}={value}" for name, value in told["env"].items()]
+    assert words[5:] == [*variables, *told["argv"]]
+
+
+def test_a_refused_start_prints_nothing_to_paste(state: Path, tmp_path: Path) -> None:
+    config = tmp_path / "ws.toml"
+    config.write_text('cpuinfer = 80\n[override.flags]\nenable-metricss = true\n[accept]\nclmap = "x"\n')
+    done = ktfleet("launch", "--state", state, "--config", config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == [
+        "cpuinfer is too high", "accept.clmap", "dsv4-flash-amxint4",
+    ]  # fmt: skip
+
+
+def test_what_is_accepted_is_told_beside_the_start(state: Path) -> None:
+    done = ktfleet("launch", "--state", state, "--recipe", "dsv4-flash-mxfp4-eagle")
+    assert done.returncode == 0
+    assert done.stderr.startswith("accepted: EAGLE where the CPUs' memory is the limit: EAGLE; accepted: ")
+
+
+def test_an_override_is_named_by_its_file(state: Path, tmp_path: Path) -> None:
+    config = tmp_path / "ws.toml"
+    config.write_text("[override.offload]\ntopk = 4\n")
+    done = ktfleet("plan", "--state", state, "--config", config)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{config}: override: offload.topk: seen an unknown key")
+    config.write_text("[override.offload]\ntop_k = 4\n")
+    told = json.loads(ktfleet("plan", "--state", state, "--config", config, "--json").stdout)
+    assert (told["override"], told["accepted"]) == ({"offload": {"top_k": 4}}, [])
+
+
 def test_a_refused_plan_exits_2_and_still_tells_everything(state: Path, tmp_path: Path) -> None:
     config = tmp_path / "ws.toml"
     config.write_text("cpuinfer = 80\n")
@@ -115,8 +163,9 @@ def test_a_tree_with_gaps_is_planned_with_what_is_missing(tmp_path: Path) -> Non
     (["plan", "--state", "true"], "--state true: seen schema True, wanted schema 1;"),
     (["plan", "--state", "negative"], "--state negative: nodes.0.mem_total: seen -1"),
     (["plan", "--state", "huge"], "--state huge: seen"),
-    (["plan", "--state", "good", "--recipe", "dsv4"], "recipe: seen 'dsv4', wanted one of dsv4-flash-amxint4;"),
+    (["plan", "--state", "good", "--recipe", "dsv4"], "recipe: seen 'dsv4', wanted one of dsv4-flash-amxint4, "),
     (["plan", "--state", "good", "--config", "bad.toml"], "bad.toml: recipie: seen an unknown key"),
+    (["launch", "--state", "good", "--recipe", "dsv4-flash-amxint"], "recipe: seen 'dsv4-flash-amxint', wanted one"),
     (["probe", "--root", "nowhere"], "--root: seen nowhere, wanted a folder with proc/, sys/ and etc/;"),
     (["report", "nowhere"], "no results: seen no *.json in nowhere, wanted a finished run; run deploy.py first"),
 ])  # fmt: skip
@@ -163,6 +212,27 @@ def test_the_settings_page_is_current() -> None:
     assert path.read_text() == wanted, "run .venv/bin/ktfleet settings --markdown > docs/settings.md"
 
 
+@pytest.mark.parametrize(("command", "page"), [("recipes", "recipes"), ("guard-rails", "guard-rails")])
+def test_the_generated_pages_are_current(command: str, page: str) -> None:
+    wanted = ktfleet(command, "--markdown").stdout
+    path = ROOT / "docs" / f"{page}.md"
+    assert path.read_text() == wanted, f"run .venv/bin/ktfleet {command} --markdown > docs/{page}.md"
+    assert ktfleet(command).returncode == 0
+
+
+def test_the_pages_tell_every_recipe_and_every_rail() -> None:
+    recipes_page, rails_page = pages.recipes_markdown(), pages.guard_rails_markdown()
+    assert [line[3:] for line in recipes_page.splitlines() if line.startswith("## ")] == names()
+    assert all(rail.what in rails_page and rail.effect in rails_page for rail in GUARD_RAILS)
+
+
+def test_a_start_of_an_unread_host_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text('{"schema": 1}')
+    done = ktfleet("launch", "--state", tmp_path / "state.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the CPUs cannot be read" in done.stderr
+
+
 def test_the_report_fails_with_a_bad_verdict(tmp_path: Path) -> None:
     results.store("ws01", "drift", (Verdict("vm.swappiness", "pass", "1", "1", "x"),), tmp_path / "results")
     assert ktfleet("report", cwd=tmp_path).returncode == 0
@@ -194,10 +264,9 @@ def test_wrong_usage_of_the_verification(arguments: tuple[str, ...]) -> None:
 
 
 def test_complete_weights_are_said_to_be(tmp_path: Path) -> None:
-    recipe = (recipes.FOLDER / "dsv4-flash-amxint4.toml").read_text()
-    for key, size in (("layers", 2), ("count", 3), ("hidden", 32), ("intermediate", 16), ("bytes", 1152)):
-        recipe = re.sub(rf"(?m)^{key} = .*$", f"{key} = {size}", recipe)
-    (tmp_path / "small.toml").write_text(recipe.replace("per_token = 6", "per_token = 2"))
+    sizes = "layers = 2\ncount = 3\nper_token = 2\nhidden = 32\nintermediate = 16\nbytes = 1152\n"
+    text = f'name = "small"\ninherits = "dsv4-flash-amxint4"\naccuracy = "none"\n[experts]\n{sizes}'
+    (tmp_path / "small.toml").write_text(text)
     folder = write_merged(tmp_path / "weights", SMALL)
     done = ktfleet("weights", "verify", str(folder), "--pools", "2", "--recipe", str(tmp_path / "small.toml"))
     assert (done.returncode, done.stdout) == (0, f"complete: 72 tensors, 2 pools, {SMALL.total_bytes} bytes of them\n")

@@ -45,9 +45,11 @@ def test_what_goes_into_commands_is_checked(key: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(("data", "line"), [
-    ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
+    ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, override, accept, server, "
+                       "hardware, hugepages, cpuinfer, "
                        "wake_latency_us, data, weights, gpu, kernel_command_line; did you mean 'recipe'?"),
-    ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, hardware, hugepages, cpuinfer, "
+    ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, override, accept, server, "
+                       "hardware, hugepages, cpuinfer, "
                    "wake_latency_us, data, weights, gpu, kernel_command_line; remove it"),
     ({"hugepages": {"polcy": "thp"}}, "ws03: hugepages.polcy: seen an unknown key, wanted one of policy, per_node; "
                                       "did you mean 'policy'?"),
@@ -61,7 +63,7 @@ def test_what_goes_into_commands_is_checked(key: str, value: object) -> None:
      "correct hugepages"),
     ({"gpu": {"capabilty": [9, 0]}},
      "ws03: gpu.capabilty: seen an unknown key, wanted one of capability, driver_branch, minimum_driver, toolkit, "
-     "repository, keyring_sha256, power_limit_w; did you mean 'capability'?"),
+     "repository, keyring_sha256, memory_mib, power_limit_w; did you mean 'capability'?"),
     ({"gpu": {"minimum_driver": "595.10"}},
      "ws03: gpu: seen {'minimum_driver': '595.10'}, wanted a driver_branch of at least 595; correct gpu"),
     ({"gpu": {"power_limit_w": 5}}, "ws03: gpu.power_limit_w: seen 5, wanted greater than or equal to 100; "
@@ -132,3 +134,26 @@ def test_the_converter_is_pinned(key: str) -> None:
 ])  # fmt: skip
 def test_a_data_disk_that_cannot_be_named(data: dict[str, str]) -> None:
     assert len(refusal({"data": data})) == 1
+
+
+@pytest.mark.parametrize(("server", "line"), [
+    ({"host": "0.0.0.0"}, "ws03: server: seen {'host': '0.0.0.0'}, wanted api_key_file together with a host beyond "
+                          "127.0.0.1; correct server"),
+    ({"host": "192.168.1.5", "port": 8000}, "wanted api_key_file together with a host beyond 127.0.0.1"),
+    ({"host": "localhost"}, "wanted host as an IP address of this host, like 127.0.0.1 or 0.0.0.0"),
+    ({"port": 80}, "ws03: server.port: seen 80, wanted greater than or equal to 1024; correct server.port"),
+    ({"prot": 8000}, "did you mean 'port'?"),
+    ({"api_key": "s3cret"}, "ws03: server.api_key: seen an unknown key"),
+])  # fmt: skip
+def test_nobody_is_served_without_a_key_by_mistake(server: dict[str, object], line: str) -> None:
+    (found,) = refusal({"server": server})
+    assert line in found
+    assert "s3cret" not in found
+
+
+@pytest.mark.parametrize(("host", "listens"), [
+    ("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "::1"), ("0.0.0.0", "127.0.0.1"),
+    ("::", "127.0.0.1"),
+])  # fmt: skip
+def test_the_server_itself_never_leaves_the_loopback(host: str, listens: str) -> None:
+    assert config.Server(host=host, api_key_file="key").listens == listens

@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import cores
+from ktfleet.problem import Problem
 from tests.states import hosts, workstation
 from tests.trees import Numbering
+
+
+def problems(state: HostState, asked: int | None) -> tuple[Problem, ...]:
+    kinds = (cores.too_many, cores.without_a_spare, cores.uneven)
+    return tuple(problem for kind in kinds for problem in kind(state, asked))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_offline_siblings_do_not_count() -> None:
 @pytest.mark.parametrize("asked", [2, 20, 38, 40])
 def test_fewer_workers_than_allowed_are_granted(asked: int) -> None:
     state = workstation()
-    assert cores.problems(state, asked) == ()
+    assert problems(state, asked) == ()
     assert cores.assign(state, asked).cpuinfer == asked
     assert bool(cores.assign(state, asked).notes) == (asked < 40)
 
@@ -74,13 +80,29 @@ def test_fewer_workers_than_allowed_are_granted(asked: int) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_number_is_refused_with_the_right_one(asked: int, line: str) -> None:
-    assert [str(problem) for problem in cores.problems(workstation(), asked)] == [line]
+    assert [str(problem) for problem in problems(workstation(), asked)] == [line]
+
+
+def test_every_core_without_a_hyperthread_beside_it() -> None:
+    (line,) = map(str, problems(workstation(threads=1), 40))
+    assert line == (
+        "cpuinfer leaves no core for the other threads: seen 40, wanted at most 38 (20+20 physical cores without "
+        "hyperthreads; sharing one with the other threads costs 4.3x); set cpuinfer = 38"
+    )
+    assert "cpuinfer is too high" in str(problems(workstation(threads=1), 42)[0])
+
+
+@given(hosts(), st.integers(1, 80))
+def test_a_wrong_number_is_one_problem(state: HostState, asked: int) -> None:
+    found = cores.assign(state)
+    wrong = bool(found.most) and (asked > found.most or asked % found.pools != 0)
+    assert len(problems(state, asked)) == int(wrong)
 
 
 def test_a_host_that_was_not_read_gets_no_workers() -> None:
     found = cores.assign(HostState(schema=1), 40)
     assert (found.pools, found.cpuinfer, found.other_cpus) == (0, 0, ())
-    assert cores.problems(HostState(schema=1), 40) == ()
+    assert problems(HostState(schema=1), 40) == ()
 
 
 @given(hosts(), st.none() | st.integers(1, 80))
@@ -103,6 +125,6 @@ def test_every_node_with_workers_has_a_cpu_for_the_other_threads(state: HostStat
 
 @given(hosts(), st.integers(1, 80))
 def test_the_right_number_in_a_refusal_is_right(state: HostState, asked: int) -> None:
-    for problem in cores.problems(state, asked):
+    for problem in problems(state, asked):
         right = int(problem.do.rpartition("= ")[2])
-        assert cores.problems(state, right) == ()
+        assert problems(state, right) == ()

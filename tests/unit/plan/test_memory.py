@@ -3,17 +3,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
-from ktfleet.config import HugepagePolicy, Hugepages, Workstation
+from ktfleet.config import Gpu, HugepagePolicy, Hugepages, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import memory
+from ktfleet.problem import Problem
 from tests.states import GIB, hosts, workstation
 
 RECIPE = recipes.load("dsv4-flash-amxint4")
 
 
+def problems(state: HostState, need: memory.Memory) -> tuple[Problem, ...]:
+    return (*memory.too_small(state, need, RECIPE), *memory.starved(state, need))
+
+
 def lines(node_gib: tuple[float, float], hugepages: Hugepages) -> list[str]:
     need = memory.divide(RECIPE, hugepages, 2)
-    return [str(problem) for problem in memory.problems(workstation(node_gib=node_gib), need, RECIPE)]
+    return [str(problem) for problem in problems(workstation(node_gib=node_gib), need)]
 
 
 @pytest.mark.parametrize("policy", ["thp", "off"])
@@ -26,7 +31,7 @@ def test_gigantic_pages_are_not_there_for_the_weights() -> None:
     need = memory.divide(RECIPE, Hugepages(), 2)
     pool = {memory.GIGANTIC_PAGES.replace("node*", "node1"): "50"}
     crowded = state.model_copy(update={"sysfs": {**state.sysfs, **pool}})
-    (problem,) = memory.problems(crowded, need, RECIPE)
+    (problem,) = problems(crowded, need)
     assert (problem.what, problem.seen) == ("node 1 has too little memory for dsv4-flash-amxint4", "76.0 GiB")
 
 
@@ -87,7 +92,7 @@ def test_a_node_is_refused_exactly_when_it_is_too_small(state: HostState, per_no
     need = memory.divide(RECIPE, Hugepages(policy="hugetlb", per_node=per_node), len(state.nodes))
     small = {node.node for node in state.nodes if node.mem_total and node.mem_total < need.needed_bytes}
     refused = {int(problem.what.removeprefix("node ").split("'")[0].split()[0])
-               for problem in memory.problems(state, need, RECIPE)}  # fmt: skip
+               for problem in problems(state, need)}  # fmt: skip
     assert refused == small
 
 
@@ -95,3 +100,35 @@ def test_sizes_are_those_of_the_recipe() -> None:
     """129.5 GiB of int4 experts in all, half of it on each node."""
     assert RECIPE.experts.total_bytes == 139_053_760_512
     assert round(RECIPE.shard_bytes(2) / GIB, 2) == 64.75
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_fits_the_card(name: str) -> None:
+    assert memory.card_too_small(Gpu(), recipes.load(name)) == ()
+
+
+@pytest.mark.parametrize(("name", "override", "seen", "do"), [
+    ("dsv4-flash-amxint4", {"context": {"total_tokens": 2_000_000}},
+     "38.1 GiB (weights 8.4 GiB, experts 0.0 GiB, 2000000 tokens 29.7 GiB)",
+     "set context.total_tokens to at most 1255792"),
+    ("qwen3-30b-a3b-bf16", {"offload": {"gpu_experts": 128}},
+     "62.9 GiB (weights 2.9 GiB, experts 54.0 GiB, 65536 tokens 6.0 GiB)",
+     "set offload.gpu_experts to at most 50 and context.total_tokens to 32768"),
+    ("dsv4-flash-amxint4", {"context": {"total_tokens": 2_000_000, "length": 2_000_000}},
+     "38.1 GiB (weights 8.4 GiB, experts 0.0 GiB, 2000000 tokens 29.7 GiB)", "choose a shorter context.length"),
+])  # fmt: skip
+def test_a_context_that_does_not_fit_the_card(name: str, override: dict[str, object], seen: str, do: str) -> None:
+    (problem,) = memory.card_too_small(Gpu(), recipes.load(name, override))
+    assert problem.what == f"the context of {name} does not fit the card"
+    assert (problem.seen, problem.wanted) == (seen, "at most 27.1 GiB (0.85 of its 31.8 GiB)")
+    assert problem.do.startswith(do)
+
+
+def test_what_the_remedy_says_fits() -> None:
+    smaller = {"offload": {"gpu_experts": 50}, "context": {"total_tokens": 32_768}}
+    assert memory.card_too_small(Gpu(), recipes.load("qwen3-30b-a3b-bf16", smaller)) == ()
+
+
+def test_without_a_card_nothing_has_to_fit_it() -> None:
+    recipe = recipes.load("dsv4-flash-amxint4", {"context": {"total_tokens": 2_000_000}})
+    assert memory.card_too_small(None, recipe) == ()

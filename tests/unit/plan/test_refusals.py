@@ -87,6 +87,16 @@ def test_missing_cpu_flags() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", recipes.names())
+def test_no_recipe_is_served_without_its_instructions(name: str) -> None:
+    state, recipe = workstation(), recipes.load(name)
+    for flag in recipe.needed_flags:
+        without = tuple(each for each in state.cpu_flags or () if each != flag)
+        (problem,) = plan.make(state.model_copy(update={"cpu_flags": without}), Workstation(), recipe).refusals
+        assert problem.what == f"the CPU cannot run {recipe.method}"
+        assert problem.seen.startswith(f"no {flag} in the flags of")
+
+
 @pytest.mark.parametrize(("name", "version", "line"), [
     ("debian", "12", None), ("debian", "13", None), ("ubuntu", "22.04", None), ("ubuntu", "24.04", None),
     ("debian", "11", "debian 11"), ("ubuntu", "23.10", "ubuntu 23.10"), ("fedora", "44", "fedora 44"),
