@@ -20,6 +20,7 @@ RECIPE = Path(__file__).with_name("recipe.toml")
 
 
 @pytest.mark.lab
+@pytest.mark.long
 def test_80_cpus_are_40_workers_in_2_pools(boot: Boot) -> None:
     machine = boot(REAL)
     command = machine.ssh_command("sudo", "python3", "-I", "-", shlex.join(probe_arguments()))

@@ -141,15 +141,3 @@ def test_apt_at_work_for_a_minute_is_waited_for(machine: Machine) -> None:
     assert run.proven, run.said
     assert "waiting for python3 (pid " in run.said
     assert time.monotonic() - start > 40, "it was waited for"
-
-
-def test_an_interrupted_dpkg_is_refused(machine: Machine) -> None:
-    machine.run("touch /var/lib/dpkg/updates/0001", sudo=True)
-    before = files(machine)
-    run = pyinfra(machine, "deploy.py", "--data", MORE_PAGES)
-    machine.run("rm /var/lib/dpkg/updates/0001", sudo=True)
-    assert run.code == 1
-    assert (
-        "lab  refused: dpkg was interrupted: seen an update in /var/lib/dpkg/updates, wanted every package" in run.said
-    )
-    assert files(machine) == before
