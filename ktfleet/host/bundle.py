@@ -43,7 +43,8 @@ def source(main: str = PROBE) -> str:
     }
     if any(f"from {SHARED} import" in text for text in texts.values()):
         texts[SHARED] = files("ktfleet").joinpath("problem.py").read_text("utf-8")
-    needs = {name: _imports(text) & texts.keys() - {name} for name, text in texts.items()}
+    # Sorted: the same source in every process, or each run would place another file on the host.
+    needs = {name: sorted(_imports(text) & texts.keys() - {name}) for name, text in sorted(texts.items())}
     order = [name for name in TopologicalSorter(needs).static_order() if name in texts]
     parents = [package[: match.start()] for match in re.finditer(r"\.", package)]
     return _LOADER.format(

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from ktfleet.plan.places import NOUVEAU_BLACKLIST, NVIDIA_PIN, NVIDIA_SOURCE, PERSISTENCED
 from tests.lab import gateway
 from tests.lab.deploying import Run, files, pyinfra
 from tests.lab.machine import Machine
@@ -177,13 +176,3 @@ def test_a_kernel_without_its_module_is_not_rebooted_into(machine: Machine, repo
         f"installed, wanted one for {stubs.NEXT_KERNEL}; install its headers and run `dkms autoinstall -k"
     ) == 1, run.said  # fmt: skip
     assert machine.boot_id() == boot
-
-
-def test_without_a_wanted_card_our_files_are_gone(machine: Machine) -> None:
-    """The packages stay: who takes the card away may want them for something else."""
-    run = pyinfra(machine, "deploy.py")
-    assert run.proven, run.said
-    assert "no driver is installed: the configuration says gpu = None" in run.said
-    ours = (NVIDIA_SOURCE, NVIDIA_PIN, NOUVEAU_BLACKLIST, PERSISTENCED)
-    assert not set(ours) & set(files(machine))
-    assert "nvidia-driver-cuda" in installed(machine)

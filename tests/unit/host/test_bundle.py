@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from ktfleet.host import bundle
 from ktfleet.weights.job import Hub, Job
@@ -46,3 +49,15 @@ def test_it_needs_nothing_newer_than_the_oldest_supported_python() -> None:
         ours = {name for name in imported if name and name.startswith("ktfleet")}
         assert all(name.startswith("ktfleet.weights") or name == bundle.SHARED for name in ours), path
         assert all(name.partition(".")[0] in sys.stdlib_module_names for name in imported - ours if name), path
+
+
+@pytest.mark.parametrize("main", [bundle.PROBE, bundle.WEIGHTS])
+def test_every_process_makes_the_same_program(main: str) -> None:
+    """A host's file is compared with it: another order of modules would be a change in every run."""
+    code = f"from ktfleet.host import bundle; print(bundle.source({main!r}))"
+    command = [sys.executable, "-c", code]
+    made = {
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        for seed in ("1", "2", "3", "4")
+    }
+    assert len(made) == 1
