@@ -155,6 +155,12 @@ class Server(Strict):
         """The address that sglang itself is bound to."""
         return self.host if ip_address(self.host).is_loopback else LOOPBACK
 
+    @property
+    def url(self) -> str:
+        """Where the server itself answers, on its host."""
+        address = f"[{self.listens}]" if ":" in self.listens else self.listens
+        return f"http://{address}:{self.port}"
+
 
 class Workstation(Strict):
     """One host's wanted configuration.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ktfleet.validation import FALSE_IS_NONE, Strict
 
@@ -32,6 +32,12 @@ class HubSource(Strict):
     kind: Literal["hub"] = "hub"
     endpoint: Url = "https://huggingface.co"
     token_file: AbsolutePath | None = None
+
+    @model_validator(mode="after")
+    def _no_token_in_the_clear(self) -> Self:
+        if self.token_file is not None and not self.endpoint.startswith("https://"):
+            raise ValueError("token_file together with an endpoint that begins with https:// only")
+        return self
 
 
 class RsyncSource(Strict):

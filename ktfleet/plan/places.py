@@ -40,8 +40,6 @@ MEASURE = "/usr/local/lib/ktfleet/measure"
 """On the host: the programs that measure it, and pynvml."""
 MEASUREMENTS = f"{MEASURE}/measure.pyz"
 """On the host: the measurements that need nothing but python3, in one file."""
-SERVER_URL = "http://127.0.0.1:30000"
-"""On the host: where its server answers."""
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 PCI_DEVICES = "/sys/bus/pci/devices"

@@ -10,7 +10,7 @@ from ktfleet.judge.canary import begun, judge
 from ktfleet.measure.canary import Order
 from ktfleet.measure.canary_record import SCHEMA, Record
 from ktfleet.plan import Plan
-from ktfleet.plan.places import MEASUREMENTS, SERVER_URL
+from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
 from ktfleet.pyinfra_api.operations import Commands, conclude
 
@@ -26,7 +26,7 @@ def check_canary(plan: Plan) -> Commands:
         return
     results.store(host.name, "canary", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredCanary, Order(url=SERVER_URL), _ignore_errors=True)
+    record = host.get_fact(MeasuredCanary, Order(url=plan.config.server.url), _ignore_errors=True)
     yield from conclude("canary", judge(record))
 
 
@@ -34,7 +34,7 @@ class MeasuredCanary(Measured):
     """Runs the canary on the host and reads its JSON."""
 
     record, schema = Record, SCHEMA
-    look = f'sudo python3 -I {MEASUREMENTS} canary \'{{"url": "{SERVER_URL}"}}\''
+    look = f'sudo python3 -I {MEASUREMENTS} canary \'{{"url": "http://ADDRESS:PORT"}}\''
 
     def command(self, order: Order) -> str:
         """All questions in one run."""

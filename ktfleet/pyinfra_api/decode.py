@@ -8,16 +8,19 @@ from pyinfra.api import operation
 from ktfleet import results
 from ktfleet.judge.bandwidth import figure
 from ktfleet.judge.decode import begun, judge, slowest
-from ktfleet.judge.decode.wanted import Setup, Wanted, ceiling
+from ktfleet.judge.decode.wanted import Published, Setup, Wanted, ceiling
 from ktfleet.measure.decode import Order
 from ktfleet.measure.decode_record import SCHEMA, Record
 from ktfleet.plan import Plan
-from ktfleet.plan.places import MEASUREMENTS, SERVER_URL
+from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
 from ktfleet.pyinfra_api.operations import Commands, conclude
 
 LIMIT_S = 3600
 """Of the whole measurement: 12 answers of 256 tokens take minutes even at a tenth of the wanted rate."""
+
+PROBE_SHARE = 0.12
+"""Of the token pool: a prompt over about a tenth of it has hung servers for good (sglang-kt #60)."""
 
 
 @operation()
@@ -28,7 +31,7 @@ def check_decode(plan: Plan) -> Commands:
         return
     results.store(host.name, "decode", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredDecode, Order(url=SERVER_URL), _ignore_errors=True)
+    record = host.get_fact(MeasuredDecode, order(plan), _ignore_errors=True)
     known = wanted(plan, host.name)
     verdicts = judge(known, record, results.verdicts(host.name))
     rate = slowest(known, record) if record else None
@@ -38,26 +41,46 @@ def check_decode(plan: Plan) -> Commands:
     yield from conclude("decode", verdicts)
 
 
+def order(plan: Plan) -> Order:
+    """What to measure: prompts that the recipe's context holds, the last one beyond the part of the pool that hangs."""
+    context = plan.recipe.context
+    ladder = tuple(rung for rung in Order.ladder if rung + Order.ladder_tokens <= context.length)
+    probe = int(context.total_tokens * PROBE_SHARE)
+    return Order(url=plan.config.server.url, ladder=ladder, probe=probe if probe < context.length else 0)
+
+
 def wanted(plan: Plan, name: str) -> Wanted:
     """What is known of a host, by its name in the results, before it is measured."""
-    hardware = f"{plan.config.hardware.sockets} sockets of {plan.config.hardware.cores_per_socket} cores"
-    experts = plan.recipe.experts
-    setup = Setup(plan.recipe.method, experts.per_token, hardware)
+    hardware, recipe, experts = plan.config.hardware, plan.recipe, plan.recipe.experts
+    setup = Setup(recipe.method, recipe.top_k, _hardware(hardware.sockets, hardware.cores_per_socket))
+    published = tuple(
+        Published(
+            one.tok_s,
+            Setup(one.method, one.top_k, _hardware(one.sockets, one.cores_per_socket)),
+            one.source,
+            one.date.isoformat(),
+        )
+        for one in recipe.published
+    )
     read = [results.figures(name, figure(node))[-1:] for node in plan.cores.worker_cpus]
     # Only with every node known: the slowest one counts.
     most = (
-        ceiling([value for (value,) in read], experts.layers * experts.per_token * experts.bytes)
+        ceiling([value for (value,) in read], experts.layers * recipe.top_k * experts.bytes)
         if read and all(read)
         else None
     )
-    return Wanted(setup, ceiling_tok_s=most, history=results.figures(name, f"decode: {setup}"))
+    return Wanted(setup, published, ceiling_tok_s=most, history=results.figures(name, f"decode: {setup}"))
+
+
+def _hardware(sockets: int, cores: int) -> str:
+    return f"{sockets} sockets of {cores} cores"
 
 
 class MeasuredDecode(Measured):
     """Runs the measurement on the host and reads its JSON."""
 
     record, schema = Record, SCHEMA
-    look = f'sudo python3 -I {MEASUREMENTS} decode \'{{"url": "{SERVER_URL}"}}\''
+    look = f'sudo python3 -I {MEASUREMENTS} decode \'{{"url": "http://ADDRESS:PORT"}}\''
 
     def command(self, order: Order) -> str:
         """The whole protocol in one run: the connection to the host takes no part in any time."""

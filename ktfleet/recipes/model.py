@@ -168,9 +168,17 @@ class Speculation(Strict):
 
 
 class Published(Strict):
-    """A decode rate that somebody published: tokens a second of one stream."""
+    """A decode rate that somebody published: tokens a second of one stream.
+
+    It is only compared with a server of this method and top_k on a host with these sockets and cores; hardware says in
+    words what it was.
+    """
 
     tok_s: Annotated[float, Field(gt=0)]
+    method: Method
+    top_k: Positive
+    sockets: Positive
+    cores_per_socket: Positive
     hardware: Text
     date: date
     source: Text

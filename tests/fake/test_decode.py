@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from pyinfra.api.deploy import add_deploy
 
 from checks import decode
 from ktfleet import plan, recipes, results
-from ktfleet.config import Workstation
+from ktfleet.config import Hardware, Server, Workstation
+from ktfleet.judge.bandwidth import figure as figure_of
 from ktfleet.plan.places import MEASURE
+from ktfleet.pyinfra_api import decode as pyinfra_decode
 from ktfleet.verdict import Verdict
 from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector, MeasuredHost
@@ -22,6 +25,40 @@ MEASURED = {
     "schema": 1, "ready": {"ready": True, "waited_s": 0.1}, "order": {"probe": 0},
     "runs": [run(prompt, rate) for prompt in ("prose", "code") for rate in RATES],
 }  # fmt: skip
+
+
+TOP_4 = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4-top4"))
+
+
+def test_a_figure_is_only_compared_with_its_own_setup() -> None:
+    """The published 28 tok/s are of four experts a token: never a measure of six."""
+    figure = pyinfra_decode.wanted(TOP_4, "ws01").applicable
+    assert figure is not None
+    assert (figure.tok_s, figure.setup.top_k) == (28.0, 4)
+    assert pyinfra_decode.wanted(PLAN, "ws01").applicable is None
+    six = TOP_4.recipe.model_copy(update={"offload": TOP_4.recipe.offload.model_copy(update={"top_k": 6})})
+    assert pyinfra_decode.wanted(replace(TOP_4, recipe=six), "ws01").applicable is None
+    other = Workstation(hardware=Hardware(cores_per_socket=16))
+    assert pyinfra_decode.wanted(replace(TOP_4, config=other), "ws01").applicable is None
+
+
+def test_fewer_experts_raise_the_ceiling() -> None:
+    for node in TOP_4.cores.worker_cpus:
+        results.store_figure("ws01", figure_of(node), 50.0)
+    top_6, top_4 = (pyinfra_decode.wanted(made, "ws01").ceiling_tok_s for made in (PLAN, TOP_4))
+    assert top_6 == pytest.approx(30.7, rel=0.01)
+    assert top_4 == pytest.approx(46.0, rel=0.01)
+
+
+def test_it_asks_for_what_the_context_holds_at_the_servers_own_address() -> None:
+    asked = pyinfra_decode.order(replace(TOP_4, config=Workstation(server=Server(port=8080))))
+    context = TOP_4.recipe.context
+    assert asked.url == "http://127.0.0.1:8080"
+    assert context.total_tokens / 10 < asked.probe < context.length
+    assert asked.ladder == (1024, 8192, 16384)
+    small = context.model_copy(update={"length": 2048})
+    short = replace(TOP_4, recipe=TOP_4.recipe.model_copy(update={"context": small}))
+    assert (pyinfra_decode.order(short).ladder, pyinfra_decode.order(short).probe) == ((1024,), 0)
 
 
 def check(fake: MeasuredHost) -> bool:

@@ -110,6 +110,9 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, content: str | b
     ({"kind": "folder", "checkpoint": "/"}, "ws03: weights.source.folder.checkpoint: seen '/'"),
     ({"kind": "hub", "endpoint": "ftp://x"}, "ws03: weights.source.hub.endpoint: seen 'ftp://x'"),
     ({"kind": "hub", "endpoint": "https://x/"}, "ws03: weights.source.hub.endpoint: seen 'https://x/'"),
+    ({"kind": "hub", "endpoint": "http://x", "token_file": "/root/token"},
+     "ws03: weights.source.hub: seen {'endpoint': 'http://x', 'kind': 'hub', 'token_file': '/root/token'}, wanted "
+     "token_file together with an endpoint that begins with https:// only"),
 ])  # fmt: skip
 def test_a_source_that_is_none(source: dict[str, str], line: str) -> None:
     (found,) = refusal({"weights": {"source": source}})
@@ -156,4 +159,6 @@ def test_nobody_is_served_without_a_key_by_mistake(server: dict[str, object], li
     ("::", "127.0.0.1"),
 ])  # fmt: skip
 def test_the_server_itself_never_leaves_the_loopback(host: str, listens: str) -> None:
-    assert config.Server(host=host, api_key_file="key").listens == listens
+    server = config.Server(host=host, api_key_file="key")
+    assert server.listens == listens
+    assert server.url == f"http://{'[::1]' if listens == '::1' else listens}:30000"

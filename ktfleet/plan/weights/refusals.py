@@ -10,9 +10,10 @@ from ktfleet.host.state import HostState
 from ktfleet.plan.account import NUMBER
 from ktfleet.plan.places import FSTAB
 from ktfleet.plan.weights import fstab
-from ktfleet.plan.weights.wanted import CONVERTED, layout
+from ktfleet.plan.weights.wanted import layout
 from ktfleet.problem import Problem, Refused
 from ktfleet.recipes import Recipe
+from ktfleet.recipes.model import CONVERTED
 from ktfleet.weights.folders import MARGIN, gb
 
 
@@ -103,7 +104,7 @@ def _wanted(state: HostState, config: Workstation, recipe: Recipe) -> Iterator[P
         yield Problem(f"the recipe {recipe.name} names no checkpoint", "no [checkpoint]", "a pinned one", do)
         return
     shards = 0
-    if recipe.method == CONVERTED:
+    if recipe.method in CONVERTED:
         try:
             shards = layout(recipe, config.hardware.sockets).total_bytes + checkpoint.copied_bytes
         except Refused as refused:

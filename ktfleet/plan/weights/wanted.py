@@ -10,21 +10,22 @@ from ktfleet.host.state import HostState
 from ktfleet.plan.places import STACK_PYTHON
 from ktfleet.problem import Problem, Refused
 from ktfleet.recipes import Recipe
+from ktfleet.recipes.model import CONVERTED
 from ktfleet.sources import HubSource
 from ktfleet.weights import manifest
 from ktfleet.weights.job import Converter, Copy, Hub, Job
 from ktfleet.weights.layout import Layout
 
-CONVERTED = "AMXINT4"
-"""The method whose weights are converted; every other one reads the checkpoint itself."""
+CONVERTIBLE = "AMXINT4"
+"""The method whose converted layout is known here."""
 
 
 def layout(recipe: Recipe, pools: int) -> Layout:
     """The recipe's experts as converted for so many pools. Raises Refused when they cannot be."""
     experts = recipe.experts
-    if recipe.method != CONVERTED:
+    if recipe.method != CONVERTIBLE:
         do = "verify another recipe's weights, or choose one with that method"
-        raise Refused((Problem("the recipe has no converted weights", recipe.method, CONVERTED, do),))
+        raise Refused((Problem("the recipe has no converted weights", recipe.method, CONVERTIBLE, do),))
     if pools < 1 or experts.intermediate % (2 * pools):
         wanted = f"a divisor of {experts.intermediate // 2}, half the experts' intermediate size"
         raise Refused((Problem("the number of pools", str(pools), wanted, "pass as many as there are NUMA nodes"),))
@@ -50,7 +51,7 @@ def job(config: Workstation, recipe: Recipe, threads: int = 1) -> Job | None:
         index_sha256=checkpoint.index_sha256,
         source=Hub(source.endpoint) if isinstance(source, HubSource) else Copy(source.checkpoint, source.shards),
     )
-    if recipe.method != CONVERTED:
+    if recipe.method not in CONVERTED:
         return made
     try:
         wanted = layout(recipe, pools)

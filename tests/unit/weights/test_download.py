@@ -295,7 +295,6 @@ def rsync_daemon(folder: Path, module: Path) -> Iterator[str]:
         daemon.wait()
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
 def test_checkpoint_and_shards_by_rsync(tmp_path: Path, hub: hubs.Hub) -> None:
     write_merged(tmp_path / "shards", SMALL)
     shards = tmp_path / "data/small/shards-p2"
@@ -307,7 +306,6 @@ def test_checkpoint_and_shards_by_rsync(tmp_path: Path, hub: hubs.Hub) -> None:
     assert json.loads((shards / manifest.NAME).read_text())["files"]
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
 def test_a_local_folder_and_one_that_is_not_there(tmp_path: Path, hub: hubs.Hub) -> None:
     (line,) = refused(job(tmp_path, hub, source=Copy(str(tmp_path / "none"), None)))
     assert line.startswith(f"{tmp_path}/none cannot be copied: seen rsync:")
@@ -316,7 +314,6 @@ def test_a_local_folder_and_one_that_is_not_there(tmp_path: Path, hub: hubs.Hub)
     assert same(hub.folder, Path(job(tmp_path, hub).checkpoint))
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
 def test_a_hubs_cache_of_symlinks_is_copied_as_files(tmp_path: Path, hub: hubs.Hub) -> None:
     (tmp_path / "blob").write_bytes((hub.folder / BIG).read_bytes())
     (hub.folder / BIG).unlink()
@@ -325,7 +322,6 @@ def test_a_hubs_cache_of_symlinks_is_copied_as_files(tmp_path: Path, hub: hubs.H
     assert not (Path(job(tmp_path, hub).checkpoint) / BIG).is_symlink()
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
 def test_a_broken_source_is_not_taken(tmp_path: Path, hub: hubs.Hub) -> None:
     (hub.folder / BIG).write_bytes(b"short")
     lines = refused(job(tmp_path, hub, source=Copy(str(hub.folder), None)))

@@ -182,6 +182,12 @@ def test_another_method_reads_the_checkpoint_itself() -> None:
     assert render(wanted, unit_file(CONVERT_UNIT)).content is None
 
 
+def test_a_method_that_is_converted_in_a_way_nobody_knows_here_is_refused() -> None:
+    """It is not taken for one that reads the checkpoint itself."""
+    (line,) = map(str, made(recipe=RECIPE.model_copy(update={"method": "AMXINT8"})).refusals)
+    assert line.startswith("the recipe has no converted weights: seen AMXINT8, wanted AMXINT4; ")
+
+
 def test_no_converter_is_a_choice() -> None:
     wanted = made(Workstation(data=DATA, weights=Weights(converter=None)))
     assert changes.not_converted(wanted) == "nothing is converted: the configuration says weights.converter = None"
