@@ -169,7 +169,7 @@ def test_a_kernel_without_its_module_is_not_rebooted_into(machine: Machine, repo
     repositories.apt("-qq", "update")
     repositories.apt("-qq", "-y", "install", kernel.name)
     boot = machine.boot_id()
-    run = repositories.deploy("--data", "kernel_command_line=[]")
+    run = repositories.deploy("--data", 'kernel_command_line=["transparent_hugepage", "mitigations"]')
     assert run.code == 1
     assert run.said.count(
         f"the kernel that boots next has no NVIDIA module: seen nvidia/{stubs.DRIVER}, {repositories.kernel}, x86_64: "
