@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ktfleet import plan, recipes, verdict
 from ktfleet.config import Data, Workstation
 from ktfleet.host.state import Folder, HostState, Unit
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, told
 from ktfleet.plan.changes import remember
 from ktfleet.plan.files import render
 from ktfleet.plan.places import CONVERT_UNIT, DOWNLOAD_UNIT, FSTAB, WEIGHTS, WEIGHTS_JOB, unit_file
 from ktfleet.plan.request import request
-from ktfleet.plan.weights import changes, fstab, told
+from ktfleet.plan.weights import changes, fstab
 from ktfleet.plan.weights.changes import program
 from ktfleet.recipes import Recipe
 from ktfleet.sources import Converter, FolderSource, HubSource, RsyncSource, Weights
