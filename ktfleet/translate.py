@@ -205,6 +205,49 @@ TABLE: tuple[Translation, ...] = (
         "install the wanted driver branch",
         "nvmlReturn_t NVML_ERROR_LIBRARY_NOT_FOUND",
     ),
+    _row(
+        r"No space left on device",
+        "the disk is full",
+        "room for what is written",
+        "free some, then run deploy.py again",
+        "ENOSPC, errno(3)",
+    ),
+    _row(
+        r"Hash mismatch for",
+        "a package is not the one that the lock names",
+        "the hash in the lock",
+        "run deploy.py again; if it stays so, stack.index or stack.wheels has another file of that name: do not use it "
+        "before you know why",
+        "uv pip install --require-hashes, uv 0.13",
+    ),
+    _row(
+        r"all requirements must have a hash",
+        "the lock has packages without hashes",
+        "a hash for each",
+        "make it with `uv pip compile --generate-hashes`",
+        "uv pip install --require-hashes, uv 0.13",
+    ),
+    _row(
+        r"Because \S+ (?:has no wheels|was not found|only has wheels)|there is no version of ",
+        "a package of the lock cannot be had for this machine",
+        "a wheel for this Python, architecture and glibc",
+        "look what stack.index and stack.wheels have of it, and for which Python the lock was made",
+        "uv's resolver (No solution found), uv 0.13",
+    ),
+    _row(
+        r"error sending request for url|HTTP status (?:client|server) error|dns error|Failed to fetch",
+        "the host cannot fetch packages",
+        "an answer",
+        "repair its way there, or set stack.index, stack.wheels or stack.python_mirror to what it can reach",
+        "uv's HTTP client, uv 0.13",
+    ),
+    _row(
+        r"No interpreter found",
+        "there is no such Python on the host",
+        "the interpreter that was there when the plan was made",
+        "run deploy.py again",
+        "uv venv, uv 0.13",
+    ),
 )
 """The first row that matches anywhere in a text wins: a cause stands before its consequences."""
 

@@ -91,3 +91,13 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *words: object) -> None:
         """Quiet."""
+
+
+def publish(folder: Path) -> None:
+    """Pages of a simple index, for a server of plain files, of the wheels in `folder`."""
+    for wheel in sorted(folder.glob("*.whl")):
+        name = wheel.name.partition("-")[0].replace("_", "-")
+        page = folder / "simple" / name / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with page.open("a") as file:
+            file.write(f'<a href="/{wheel.name}">{wheel.name}</a>\n')
