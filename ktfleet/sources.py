@@ -12,6 +12,9 @@ Url = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._+@-]+)+$")]
+UrlOrPath = Annotated[
+    str, Field(pattern=r"^(https?://[A-Za-z0-9.-]+(:[0-9]+)?|/[A-Za-z0-9._~+@-]+)(/[A-Za-z0-9._~+@-]+)*$")
+]
 RsyncPlace = Annotated[
     str,
     Field(
@@ -90,7 +93,7 @@ class Stack(Strict):
 
     lock: str | None = None
     index: Url | None = None
-    wheels: Url | AbsolutePath | None = None
+    wheels: UrlOrPath | None = None
     python_mirror: Url | None = None
     bytes: Annotated[int, Field(ge=1)] = 10_000_000_000
     cpu_variant: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "avx512_base"

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ktfleet import locks, plan, recipes, verdict
-from ktfleet.config import Workstation
+from ktfleet.config import Workstation, parse
 from ktfleet.host.state import Folder, HostState, Unit
 from ktfleet.plan import Plan, places
 from ktfleet.plan.places import STACK, STACK_CACHE, STACK_UNIT, SYSTEM_PYTHON
 from ktfleet.plan.request import request
 from ktfleet.plan.stack import changes, folders
 from ktfleet.plan.stack.proven import KEY
+from ktfleet.problem import Refused
 from ktfleet.sources import Stack
 from ktfleet.stack.job import load
 from tests.states import converged, workstation
@@ -92,6 +93,24 @@ def test_the_job_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert found
     (tmp_path / "job.json").write_text(found.job.to_json())
     assert load(tmp_path / "job.json") == found.job
+
+
+@pytest.mark.parametrize(("stack", "key"), [
+    ({"index": "ftp://mirror"}, "stack.index"), ({"index": "http://me:secret@mirror/simple"}, "stack.index"),
+    ({"wheels": "wheels"}, "stack.wheels"), ({"wheels": "/srv/a b"}, "stack.wheels"), ({"bytes": 0}, "stack.bytes"),
+    ({"cpu_variant": "--help"}, "stack.cpu_variant"), ({"lok": "x"}, "stack.lok"),
+])  # fmt: skip
+def test_a_wrong_key_is_one_line(stack: dict[str, Any], key: str) -> None:
+    with pytest.raises(Refused) as caught:
+        parse({"stack": stack}, "ws01")
+    assert [problem.what for problem in caught.value.problems] == [f"ws01: {key}"]
+
+
+def test_false_is_none_and_the_default_is_our_own_lock() -> None:
+    assert parse({"stack": False}, "ws01").stack is None
+    assert parse({}, "ws01").stack == Stack()
+    for place in ("/srv/wheels", "http://mirror:8080/wheels", "https://mirror"):
+        assert parse({"stack": {"wheels": place}}, "ws01").stack == Stack(wheels=place)
 
 
 def test_a_lock_that_cannot_be_read(tmp_path: Path) -> None:
