@@ -45,13 +45,24 @@ from rich.table import Table
 
 from bench import sshd
 from ktfleet import config, plan, recipes, results, verdict
+from ktfleet.config import Workstation
 from ktfleet.host import bundle, probe
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
-from ktfleet.plan.places import BEFORE, BOOT_UNIT, BOOT_UNIT_ENABLED, BOOT_UNIT_PATH, unit_file
+from ktfleet.plan.places import (
+    BEFORE,
+    BOOT_UNIT,
+    BOOT_UNIT_ENABLED,
+    BOOT_UNIT_PATH,
+    STACK,
+    STACK_PROGRAM,
+    SYSTEM_PYTHON,
+    unit_file,
+)
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import UNCORE_MAX, UNCORE_MIN, Writer
+from ktfleet.plan.stack import changes as stack
 from ktfleet.problem import Problem, Refused
 from ktfleet.pyinfra_api.facts import probe_arguments
 from tests.trees import link, put, write_tree
@@ -159,6 +170,15 @@ def _write_account(folder: Path) -> None:
     os.chown(home, user.uid, user.gid)
 
 
+def _write_stack(folder: Path, made: Plan) -> None:
+    """As much of the server's environment as a second run looks at."""
+    if made.stack is None:
+        return
+    put(folder, made.stack.job.complete, made.stack.job.name)
+    link(folder, STACK, made.stack.job.folder)
+    put(folder, STACK_PROGRAM, stack.program().content or "")
+
+
 def converged_tree(folder: Path) -> Plan:
     """Write a workstation that is as inventory/group_data/ws.py wants it, and return its plan."""
     uncore = {
@@ -171,7 +191,8 @@ def converged_tree(folder: Path) -> Plan:
     link(folder, "/etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service", "/lib/systemd/system/x.service")
     wanted = config.parse(_group_data(), NAME)
     recipe = recipes.load(wanted.recipe)
-    fresh = _state(folder)
+    link(folder, SYSTEM_PYTHON, "python3.11")
+    fresh = _state(folder, wanted)
     made = plan.make(fresh, wanted, recipe)
     for path in paths():
         file = render(made, path)
@@ -189,12 +210,13 @@ def converged_tree(folder: Path) -> Plan:
             put(folder, IRQBALANCE_PROCESS, f"{setting.key}={setting.wanted}\0")
     link(folder, BOOT_UNIT_ENABLED, BOOT_UNIT_PATH)
     _write_account(folder)
+    _write_stack(folder, made)
     record = {**{setting.key: {} for setting in made.settings}, "files": dict.fromkeys(paths())}
     put(folder, BEFORE, json.dumps(record) + "\n")
     bad = [
         *made.refusals,
         *made.unknown,
-        *(judged.difference for judged in verdict.drift(made, _state(folder)) if not judged.good),
+        *(judged.difference for judged in verdict.drift(made, _state(folder, wanted)) if not judged.good),
     ]
     if bad:
         do = "write them in bench/rerun.py's converged_tree too"
@@ -215,8 +237,8 @@ def _group_data() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _state(folder: Path) -> HostState:
-    return HostState.model_validate(probe.collect(str(folder), **asdict(request())))
+def _state(folder: Path, wanted: Workstation) -> HostState:
+    return HostState.model_validate(probe.collect(str(folder), **asdict(request(wanted))))
 
 
 def stand_ins(folder: Path, tree: Path) -> Path:

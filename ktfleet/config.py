@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ktfleet.sources import Sha256, Url, Weights
+from ktfleet.sources import Sha256, Stack, Url, Weights
 from ktfleet.validation import FALSE_IS_NONE, Strict, read_toml, validated
 
 HugepagePolicy = Literal["thp", "hugetlb", "off"]
@@ -173,6 +173,7 @@ class Workstation(Strict):
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
     data: the disk of the weights; None: none is asked for.
     weights: where they come from; None (in TOML: false): none are got.
+    stack: the server's environment; None (in TOML: false): none is installed.
     gpu: the graphics card; None (in TOML: false): the host has none to serve with, nothing of it is installed or
     checked.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
@@ -188,6 +189,7 @@ class Workstation(Strict):
     wake_latency_us: Annotated[int, Field(ge=0, le=10_000)] | None = 20
     data: Data | None = None
     weights: Annotated[Weights | None, FALSE_IS_NONE] = None
+    stack: Annotated[Stack | None, FALSE_IS_NONE] = Stack()
     gpu: Annotated[Gpu | None, FALSE_IS_NONE] = Gpu()
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
 

@@ -1,4 +1,4 @@
-"""Where weights come from and how they are converted, as inventories and --config files write it."""
+"""Where weights and packages come from, as inventories and --config files write it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ Url = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 AbsolutePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._+@-]+)+$")]
+UrlOrPath = Annotated[
+    str, Field(pattern=r"^(https?://[A-Za-z0-9.-]+(:[0-9]+)?|/[A-Za-z0-9._~+@-]+)(/[A-Za-z0-9._~+@-]+)*$")
+]
 RsyncPlace = Annotated[
     str,
     Field(
@@ -80,3 +83,23 @@ class Weights(Strict):
 
     source: Annotated[HubSource | RsyncSource | FolderSource, Field(discriminator="kind")] = HubSource()
     converter: Annotated[Converter | None, FALSE_IS_NONE] = Converter()
+
+
+class Stack(Strict):
+    """The server's environment: Python packages from a lock with hashes, below /opt/ktfleet.
+
+    lock: a hashed requirements file on the controller, without any index address; None: ktfleet's own, for CPython 3.11
+    or 3.12.
+    index: of packages (a "simple" one), without a slash at the end; None: uv's own, or none if there are wheels.
+    wheels: a folder on the host, or the address of a page, with wheels for hosts without an index.
+    python_mirror: where uv gets CPython 3.12 for a host that has neither 3.11 nor 3.12; None: uv's own.
+    bytes: what one environment takes, at most; twice as much must be free at first.
+    cpu_variant: of kt-kernel's extension, which the import proof wants loaded; the default is a Skylake's.
+    """
+
+    lock: str | None = None
+    index: Url | None = None
+    wheels: UrlOrPath | None = None
+    python_mirror: Url | None = None
+    bytes: Annotated[int, Field(ge=1)] = 10_000_000_000
+    cpu_variant: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "avx512_base"

@@ -16,6 +16,8 @@ from ktfleet.plan import Plan, account, command_line, readback
 from ktfleet.plan.files import File, paths, render
 from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
 from ktfleet.plan.row import Setting, Writer
+from ktfleet.plan.stack import changes as stack
+from ktfleet.plan.stack import proven as stack_proven
 from ktfleet.plan.weights import changes as weights
 from ktfleet.plan.weights import proven
 
@@ -67,7 +69,7 @@ def drift(plan: Plan, state: HostState | None) -> tuple[Verdict, ...]:
         *(_enabled(link, why, state) for link, why in _links(plan)),
         *_packages(plan, state),
         _account(state),
-        *_weights(plan, state),
+        *_jobs(plan, state),
     )
 
 
@@ -169,10 +171,13 @@ def _file(file: File, state: HostState) -> Verdict:
     return Verdict(file.path, "fail", "other content" if seen else "no such file", wanted, why)
 
 
-def _weights(plan: Plan, state: HostState) -> Iterator[Verdict]:
+def _jobs(plan: Plan, state: HostState) -> Iterator[Verdict]:
+    """What units of the host have brought there, and the programs that they run."""
     if plan.weights is not None:
         yield _file(weights.program(), state)
-    for claim in proven.claims(plan, state):
+    if plan.stack is not None:
+        yield _file(stack.program(), state)
+    for claim in (*proven.claims(plan, state), *stack_proven.claims(plan, state)):
         result: Result = "inconclusive" if claim.good is None else "pass" if claim.good else "fail"
         yield Verdict(claim.key, result, claim.seen, claim.wanted, claim.why)
 

@@ -7,7 +7,7 @@ from pyinfra.api import deploy
 from ktfleet.plan import Plan
 from ktfleet.plan.places import CONVERT_UNIT, DOWNLOAD_UNIT
 from ktfleet.plan.weights import changes
-from ktfleet.pyinfra_api import operations, weights
+from ktfleet.pyinfra_api import operations, waiting
 
 
 @deploy("Data disk")
@@ -32,6 +32,6 @@ def convert(plan: Plan) -> None:
     """Wait for the download, then for the conversion, which needs the card and the server's environment."""
     operations.tell(plan, changes.not_converted, name="Say what is skipped")
     operations.apply(plan, changes.start_download, name="Go on with the download")
-    weights.wait(plan, DOWNLOAD_UNIT, changes.nothing_to_download, name="Wait for the download")
+    waiting.wait(plan, DOWNLOAD_UNIT, changes.nothing_to_download, name="Wait for the download")
     operations.apply(plan, changes.start_conversion, name="Start the conversion")
-    weights.wait(plan, CONVERT_UNIT, changes.nothing_to_convert, name="Wait for the conversion")
+    waiting.wait(plan, CONVERT_UNIT, changes.nothing_to_convert, name="Wait for the conversion")

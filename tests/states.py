@@ -23,6 +23,10 @@ from ktfleet.plan.places import (
     POWER_LIMIT,
     POWER_LIMIT_ENABLED,
     SERVER_UNIT,
+    STACK,
+    STACK_CACHE,
+    STACK_PROGRAM,
+    SYSTEM_PYTHON,
     TIME_SERVICES,
     WEIGHTS,
     unit_file,
@@ -48,6 +52,7 @@ from ktfleet.plan.settings import (
     UNCORE_MIN,
     WAKE_LATENCY,
 )
+from ktfleet.plan.stack import changes as stack
 from ktfleet.plan.storage import LEAST_FREE
 from ktfleet.plan.weights import fstab, proofs
 from ktfleet.plan.weights.changes import program
@@ -96,8 +101,10 @@ FRESH: dict[str, Any] = {
     "mem_total": 252 * GIB,
     "boot": {"loader": "grub", "next_cmdline": "root=UUID=1 ro quiet"},
     "sysctl": {"kernel.numa_balancing": "1", "vm.zone_reclaim_mode": "0", "vm.swappiness": "60"},
-    "files": dict.fromkeys(paths()),
+    "files": {**dict.fromkeys(paths()), STACK_PROGRAM: None},
     "links": {
+        STACK: None,
+        SYSTEM_PYTHON: "python3.11",
         **dict.fromkeys((*(unit_file(row.key) for row in TABLE if row.writer is Writer.MASK), BOOT_UNIT_ENABLED)),
         **dict.fromkeys((PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)),
         **dict.fromkeys(TIME_SERVICES),
@@ -116,7 +123,7 @@ FRESH: dict[str, Any] = {
     "journald": {},
     "users": {},
     "groups": {},
-    "folders": {account.HOME: None},
+    "folders": {account.HOME: None, STACK_CACHE: None},
     "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},
     "sysfs": {
         THP_ENABLED: "always [madvise] never",
@@ -154,13 +161,17 @@ def converged(plan: Plan) -> HostState:
             "files": {
                 **{path: render(plan, path).sha256 for path in paths()},
                 **({plan.driver.keyring: "its digest"} if plan.driver else {}),
+                **({STACK_PROGRAM: stack.program().sha256} if plan.stack else {}),
             },
             "links": {
                 **dict.fromkeys(state.links, "/dev/null"),
                 BOOT_UNIT_ENABLED: BOOT_UNIT_PATH,
                 PERSISTENCED_ENABLED: f"/lib/systemd/system/{PERSISTENCED_UNIT}" if plan.driver else None,
                 POWER_LIMIT_ENABLED: POWER_LIMIT if limited else None,
+                SYSTEM_PYTHON: state.links[SYSTEM_PYTHON],
+                STACK: plan.stack.job.folder if plan.stack else None,
             },
+            "texts": {**state.texts, **({plan.stack.job.complete: plan.stack.job.name} if plan.stack else {})},
             "nvidia": Nvidia(loaded=DRIVER, on_disk=DRIVER, license=OPEN_LICENCE) if plan.driver else Nvidia(),
             "packages": state.packages.model_copy(update={"installed": _packages(plan)}),
             "apt": {s.key: s.wanted for s in plan.of(Writer.APT)},
@@ -168,6 +179,7 @@ def converged(plan: Plan) -> HostState:
             "users": {account.ACCOUNT: account.WANTED},
             "groups": {account.ACCOUNT: account.NUMBER},
             "folders": {
+                **state.folders,
                 account.HOME: Folder(uid=account.NUMBER, gid=account.NUMBER, mode=account.HOME_MODE),
             },
             "units": {**state.units, IRQBALANCE_UNIT: balancer},

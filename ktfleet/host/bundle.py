@@ -9,9 +9,10 @@ from importlib.resources import files
 
 PROBE = "ktfleet.host.probe"
 WEIGHTS = "ktfleet.weights.program"
+STACK = "ktfleet.stack.program"
 
-SHARED = "ktfleet.problem"
-"""The one module that a program may import from outside its package."""
+SHARED = ("ktfleet.progress", "ktfleet.translate", "ktfleet.problem")
+"""The modules that a program may import from outside its package. What imports another one stands before it."""
 
 _IMPORT = re.compile(r"^from ([\w.]+) import ([\w, ]*)", re.MULTILINE)
 
@@ -41,8 +42,9 @@ def source(main: str = PROBE) -> str:
         for path in files(package).iterdir()
         if path.name.endswith(".py")
     }
-    if any(f"from {SHARED} import" in text for text in texts.values()):
-        texts[SHARED] = files("ktfleet").joinpath("problem.py").read_text("utf-8")
+    for module in SHARED:
+        if any(f"from {module} import" in text for text in texts.values()):
+            texts[module] = files("ktfleet").joinpath(f"{module.rpartition('.')[2]}.py").read_text("utf-8")
     # Sorted: the same source in every process, or each run would place another file on the host.
     needs = {name: sorted(_imports(text) & texts.keys() - {name}) for name, text in sorted(texts.items())}
     order = [name for name in TopologicalSorter(needs).static_order() if name in texts]

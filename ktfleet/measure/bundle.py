@@ -11,8 +11,8 @@ from functools import cache
 from importlib.resources import files
 
 PACKAGE = "ktfleet.measure"
-HERE_ONLY = ("bundle.py", "recorded_answers.py", "transcript.py", "gpu.py", "gpu.cu")
-"""gpu.py runs by itself, beside pynvml."""
+HERE_ONLY = ("bundle.py", "recorded_answers.py", "transcript.py", "gpu.py", "gpu.cu", "stack.py")
+"""gpu.py and stack.py run by themselves: the one beside pynvml, the other with the Python that it is about."""
 
 
 @cache

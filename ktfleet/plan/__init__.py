@@ -17,6 +17,7 @@ from ktfleet.plan import (
     notes,
     readback,
     refusals,
+    stack,
     unknown,
     weights,
     worksheet,
@@ -51,6 +52,7 @@ class Plan:
     accepted: tuple[guard_rails.Accepted, ...]
     launch: launch.Launch
     weights: Job | None
+    stack: stack.Installation | None
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
@@ -85,6 +87,7 @@ class Plan:
             "weights": {"checkpoint": self.weights.checkpoint, "converted": self.weights.shards}
             if self.weights
             else None,
+            "stack": self.stack.job.folder if self.stack else None,
             "settings": [
                 {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
             ],
@@ -114,6 +117,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         accepted=guard_rails.accepted(Subject(state, config, recipe, need)),
         launch=started,
         weights=weights.job(config, recipe, division.cpuinfer or 1),
+        stack=stack.installation(state, config),
     )
 
 

@@ -63,7 +63,25 @@ WEIGHTS_JOB = "/etc/ktfleet/weights.json"
 DOWNLOAD_UNIT = "ktfleet-download.service"
 CONVERT_UNIT = "ktfleet-convert.service"
 FSTAB = "/etc/fstab"
-STACK_PYTHON = "/opt/ktfleet/stack/bin/python"
+STACKS = "/opt/ktfleet/stacks"
+"""On the host: environments of the server, the one in use and the one before it."""
+
+STACK = "/opt/ktfleet/stack"
+"""A symlink to the one in use."""
+
+STACK_CACHE = "/opt/ktfleet/cache"
+"""What uv has fetched, while it is not installed. On the same file system: its files become the environment's."""
+
+STACK_PYTHONS = "/opt/ktfleet/pythons"
+STACK_PROGRAM = "/usr/local/lib/ktfleet/stack/install"
+"""On the host: the program that installs it; uv and the lock are beside it."""
+
+STACK_UV = "/usr/local/lib/ktfleet/stack/uv"
+STACK_LOCK = "/usr/local/lib/ktfleet/stack/lock.txt"
+STACK_JOB = "/etc/ktfleet/stack.json"
+STACK_UNIT = "ktfleet-stack.service"
+SYSTEM_PYTHON = "/usr/bin/python3"
+STACK_PYTHON = f"{STACK}/bin/python"
 """The interpreter of the server's environment."""
 
 SYSFS: dict[Concern, str] = {

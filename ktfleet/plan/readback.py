@@ -140,6 +140,11 @@ def unread_link(path: str, state: HostState) -> str | None:
     return _unread_place(path, state.links, state)
 
 
+def unread_text(path: str, state: HostState) -> str | None:
+    """The same for a small file's text."""
+    return _unread_place(path, state.texts, state)
+
+
 def missing(row: Row, state: HostState) -> list[str]:
     """Places that this host should have, because it has others of the same setting, and that were not found."""
     found = values(row, state)

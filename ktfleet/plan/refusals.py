@@ -16,6 +16,7 @@ from ktfleet.plan import account, cores, guard_rails, memory, settings, storage,
 from ktfleet.plan.crossings import Subject
 from ktfleet.plan.gpu import refusals as gpu
 from ktfleet.plan.places import SERVER_UNIT
+from ktfleet.plan.stack import refusals as stack
 from ktfleet.plan.weights import refusals as weights
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB, Recipe
@@ -48,6 +49,7 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *storage.problems(state, config),
         *account.problems(state),
         *weights.problems(state, config, recipe),
+        *stack.problems(state, config),
         *gpu.problems(state, config),
         *guard_rails.problems(Subject(state, config, recipe, need)),
         *_command_line(state, config),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ktfleet import recipes
 from ktfleet.config import Workstation
-from ktfleet.plan import files, storage, weights
+from ktfleet.plan import files, stack, storage, weights
 from ktfleet.plan.account import ASKED, HOME
 from ktfleet.plan.gpu import packages as gpu
 from ktfleet.plan.places import (
@@ -22,12 +22,18 @@ from ktfleet.plan.places import (
     PERSISTENCED_ENABLED,
     POWER_LIMIT_ENABLED,
     SERVER_UNIT,
+    STACK,
+    STACK_CACHE,
+    STACK_PROGRAM,
+    STACK_UNIT,
+    SYSTEM_PYTHON,
     TIME_SERVICES,
     WEIGHTS,
     unit_file,
 )
 from ktfleet.plan.row import Writer
 from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
+from ktfleet.stack.job import COMPLETE
 
 PACKAGES = gpu.DRIVER_PATTERNS
 """Patterns of package names whose versions are told."""
@@ -64,7 +70,7 @@ def looked_at(config: Workstation | None) -> tuple[str, ...]:
         return (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
     own = config.gpu.keyring_sha256 if config.gpu else None
     card = (NVIDIA_UNINSTALL, *gpu.KEYRINGS, *((gpu.keyring_path(own),) if own else ())) if config.gpu else ()
-    return (*card, *_weights(config))
+    return (*card, *_weights(config), *((STACK_PROGRAM,) if config.stack else ()))
 
 
 def _weights(config: Workstation) -> tuple[str, ...]:
@@ -81,6 +87,19 @@ def _data_disk(config: Workstation | None) -> tuple[str, ...]:
     return (config.data.device,) if config and config.data and config.data.mounted_by_us else ()
 
 
+def _stack_links(config: Workstation | None) -> tuple[str, ...]:
+    return (STACK, SYSTEM_PYTHON) if config and config.stack else ()
+
+
+def _stack_cache(config: Workstation | None) -> tuple[str, ...]:
+    return (STACK_CACHE,) if config and config.stack else ()
+
+
+def _stack_proofs(config: Workstation | None) -> tuple[str, ...]:
+    """What the last file of an environment says."""
+    return tuple(f"{folder}/{COMPLETE}" for folder in stack.folders(config)) if config else ()
+
+
 def request(config: Workstation | None = None) -> Request:
     """Everything that a plan, its changes and its verdicts look at. None: of any configuration."""
     card = config is None or config.gpu is not None
@@ -92,15 +111,26 @@ def request(config: Workstation | None = None) -> Request:
         sysctl=keys(Writer.SYSCTL),
         sysfs=(*keys(Writer.SYSFS), *READ_TOO),
         files=(*files.paths(), *looked_at(config), *_fstab(config)),
-        links=(*map(unit_file, keys(Writer.MASK)), BOOT_UNIT_ENABLED, *TIME_SERVICES, *GPU_UNITS, *_data_disk(config)),
-        texts=(LOCK, COMPACTED, *_fstab(config)),
+        links=(
+            *map(unit_file, keys(Writer.MASK)),
+            BOOT_UNIT_ENABLED,
+            *TIME_SERVICES,
+            *GPU_UNITS,
+            *_data_disk(config),
+            *_stack_links(config),
+        ),
+        texts=(LOCK, COMPACTED, *_fstab(config), *_stack_proofs(config)),
         mounts=storage.asked_paths(config),
-        units=(SERVER_UNIT, IRQBALANCE_UNIT, DOWNLOAD_UNIT, CONVERT_UNIT),
+        units=(SERVER_UNIT, IRQBALANCE_UNIT, DOWNLOAD_UNIT, CONVERT_UNIT, STACK_UNIT),
         environment=(GLIBC_TUNABLES, BANNED_CPUS),
         packages=(*PACKAGES, *TOOLS, *(gpu.patterns() if card else ())),
         apt=keys(Writer.APT),
         journald=keys(Writer.JOURNALD),
         accounts=ASKED,
-        folders=(HOME, *((config.data.mount,) if config and config.data else ())),
+        folders=(
+            HOME,
+            *((config.data.mount,) if config and config.data else ()),
+            *_stack_cache(config),
+        ),
         before=BEFORE,
     )

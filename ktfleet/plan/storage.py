@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
+from ktfleet.plan import stack
 from ktfleet.plan.gpu import installation
 from ktfleet.problem import Problem
 from ktfleet.recipes import GIB
 
 MIB = 1024**2
-LEAST_FREE = {"/": GIB, "/boot": 200 * MIB, "/etc": 50 * MIB, "/usr/local": 50 * MIB, "/var": 200 * MIB}
+LEAST_FREE = {
+    "/": GIB,
+    "/boot": 200 * MIB,
+    "/etc": 50 * MIB,
+    "/opt": 50 * MIB,
+    "/usr/local": 50 * MIB,
+    "/var": 200 * MIB,
+}
 """Where ktfleet writes -> bytes that must be free. Enough for files, a journal and one initramfs (an estimate)."""
 
 TOOLKIT = {"/usr/local": 7 * GIB, "/var": 4 * GIB}
@@ -48,14 +57,20 @@ def _read_only(state: HostState) -> Iterator[Problem]:
 
 
 def _full(state: HostState, config: Workstation) -> Iterator[Problem]:
-    made = installation(state, config)
-    toolkit = TOOLKIT if made and made.toolkit not in state.packages.installed else {}
+    coming = _coming(state, config)
     for mount, paths in _by_mount(state).items():
         held = state.mounts[paths[0]]
-        wanted = max(*(LEAST_FREE[path] for path in paths), sum(toolkit.get(path, 0) for path in paths))
+        wanted = max(*(LEAST_FREE[path] for path in paths), sum(coming[path] for path in paths))
         if held.free is not None and held.free < wanted and not held.read_only:
             do = "free some: `journalctl --vacuum-size=500M`, `apt-get clean`, `apt-get autoremove`"
             yield Problem(f"too little free space on {mount}", _mib(held.free), f"at least {_mib(wanted)}", do)
+
+
+def _coming(state: HostState, config: Workstation) -> Counter[str]:
+    """Path -> bytes of what is still to be installed there."""
+    made = installation(state, config)
+    toolkit = TOOLKIT if made and made.toolkit not in state.packages.installed else {}
+    return Counter(toolkit) + Counter(stack.room(state, config))
 
 
 def _data_folder(state: HostState, config: Workstation) -> Iterator[Problem]:

@@ -15,8 +15,9 @@ from ktfleet.judge.gpu import begun, judge
 from ktfleet.measure.gpu_record import SCHEMA, Record
 from ktfleet.plan import Plan
 from ktfleet.plan.places import MEASURE
-from ktfleet.pyinfra_api.measurement import Measured, place
+from ktfleet.pyinfra_api.measurement import Measured
 from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.upload import place
 
 LIMIT_S = 600
 """Of the whole measurement. A card that is breaking down can keep NVML waiting for minutes."""

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict
-from io import BytesIO
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pyinfra import host
-from pyinfra.api import FactBase, FileUploadCommand, StringCommand
+from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
 from ktfleet.measure import bundle
-from ktfleet.plan.places import MEASURE, MEASUREMENTS
+from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api.operations import Commands
+from ktfleet.pyinfra_api.upload import place
 
 Record = TypeVar("Record", bound=BaseModel)
-
-
-def place(wanted: Mapping[str, bytes | Path]) -> Commands:
-    """Upload the files that differ, each under a temporary name first."""
-    there = host.get_fact(Digests, tuple(wanted)) or {}
-    differing = {path: content for path, content in wanted.items() if there.get(path) != _digest(content)}
-    if differing:
-        yield StringCommand(f"mkdir -p {MEASURE}")
-        for path, content in differing.items():
-            source = BytesIO(content) if isinstance(content, bytes) else str(content)
-            yield FileUploadCommand(source, f"{path}.new", remote_temp_filename=host.get_temp_filename(path))
-        yield StringCommand(" && ".join(f"mv {path}.new {path}" for path in differing))
 
 
 def place_measurements() -> Commands:
@@ -45,23 +28,6 @@ def command(name: str, order: Any, limit_s: float) -> str:
     """The command that runs a measurement by its name; `order` is its Order."""
     given = shlex.quote(json.dumps(asdict(order)))
     return f"timeout -k 10 {limit_s:.0f} python3 -I {MEASUREMENTS} {name} {given}"
-
-
-def _digest(content: bytes | Path) -> str:
-    return hashlib.sha256(content if isinstance(content, bytes) else content.read_bytes()).hexdigest()
-
-
-class Digests(FactBase[dict[str, str]]):
-    """The sha256 of each file that is there, by path."""
-
-    def command(self, paths: tuple[str, ...]) -> str:
-        """Missing files are no error."""
-        return f"sha256sum {' '.join(paths)} 2>/dev/null || true"
-
-    def process(self, output: list[str]) -> dict[str, str]:
-        """Lines of sha256sum(1)."""
-        lines = (re.fullmatch(r"([0-9a-f]{64})  (/\S+)", line) for line in output)
-        return {line[2]: line[1] for line in lines if line}
 
 
 class Measured(FactBase[Any]):

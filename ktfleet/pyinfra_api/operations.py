@@ -10,6 +10,7 @@ from pyinfra.api.command import PyinfraCommand
 from pyinfra.connectors.local import LocalConnector
 
 from ktfleet import results, verdict
+from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, command_line
 from ktfleet.plan import reboot as rebooting
 from ktfleet.plan.busy import busy
@@ -32,13 +33,18 @@ def apply(plan: Plan, change: Change) -> Commands:
         yield _failure("the host cannot be probed any more: seen no answer, wanted its state; run deploy.py again")
         return
     for command in change(plan, seen):
-        if state.is_executing:
-            forget(host)
-            results.store(host.name, "drift", verdict.unfinished())
-            taken = lock.take(host, seen)
-            if taken:
-                yield StringCommand(taken)
+        yield from begin(seen)
         yield StringCommand(command)
+
+
+def begin(seen: HostState) -> Commands:
+    """Before a change: this run takes the host's lock, and nothing is proven any more."""
+    if state.is_executing:
+        forget(host)
+        results.store(host.name, "drift", verdict.unfinished())
+        taken = lock.take(host, seen)
+        if taken:
+            yield StringCommand(taken)
 
 
 @operation()

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ktfleet.problem import Problem
+from ktfleet.progress import Progress, size_of
 from ktfleet.weights import download, manifest
 from ktfleet.weights.contents import File
 from ktfleet.weights.folders import Failed, finish, partial, require_room
 from ktfleet.weights.job import Converter, Job
-from ktfleet.weights.progress import Progress, size_of
 from ktfleet.weights.safetensors import shown
 
 SHARED_MEMORY = Path("/dev/shm")

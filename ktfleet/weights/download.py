@@ -11,13 +11,13 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from ktfleet.problem import Problem
+from ktfleet.progress import Progress, size_of
 from ktfleet.weights import manifest, merged, verify
 from ktfleet.weights.contents import File
 from ktfleet.weights.folders import Failed, finish, partial, require_room
 from ktfleet.weights.hub import UNFINISHED, Remote, Repository
 from ktfleet.weights.job import Copy, Hub, Job
 from ktfleet.weights.patience import Stopped
-from ktfleet.weights.progress import Progress, size_of
 from ktfleet.weights.safetensors import Broken, open_regular, shown
 
 FILES_AT_ONCE = 4

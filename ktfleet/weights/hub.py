@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ktfleet.problem import Problem
+from ktfleet.progress import Progress
 from ktfleet.weights.folders import Failed
 from ktfleet.weights.patience import Stopped, WrongBytes, attempts
-from ktfleet.weights.progress import Progress
 from ktfleet.weights.safetensors import MOST_JSON, Broken, parse, shown
 
 BLOCK = 1 << 20

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ktfleet.problem import Problem
+from ktfleet.progress import Progress
 from ktfleet.weights import convert, download, verify
 from ktfleet.weights.folders import Failed, only_one
 from ktfleet.weights.job import Job, load
-from ktfleet.weights.progress import Progress
 from ktfleet.weights.safetensors import Broken
 
 TOKEN = "hub-token"

@@ -78,7 +78,10 @@ def test_it_is_placed_once_run_and_judged() -> None:
     fake = host(MEASURED)
     assert check(fake)
     assert fake.uploads == [f"{MEASURE}/measure.pyz.new"]
-    assert fake.commands == [f"mkdir -p {MEASURE}", f"mv {MEASURE}/measure.pyz.new {MEASURE}/measure.pyz"]
+    assert fake.commands == [
+        f"mkdir -p {MEASURE}",
+        f"chmod 0644 {MEASURE}/measure.pyz.new && mv {MEASURE}/measure.pyz.new {MEASURE}/measure.pyz",
+    ]
     (ran,) = fake.ran
     assert ran.startswith(f'timeout -k 10 3600 python3 -I {MEASURE}/measure.pyz decode \'{{"url": ')
     assert stored()["decode of prose"] == "pass"

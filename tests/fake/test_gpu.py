@@ -86,7 +86,7 @@ def test_what_is_missing_is_placed_and_only_that() -> None:
     assert fake.uploads == [f"{MEASURE}/{name}.new" for name in names]
     assert fake.commands == [
         f"mkdir -p {MEASURE}",
-        " && ".join(f"mv {MEASURE}/{name}.new {MEASURE}/{name}" for name in names),
+        " && ".join(f"chmod 0644 {MEASURE}/{name}.new && mv {MEASURE}/{name}.new {MEASURE}/{name}" for name in names),
     ]
     again = host(plain("healthy"), placed=True)
     assert run(again)

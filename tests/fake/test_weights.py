@@ -10,9 +10,9 @@ import pytest
 from ktfleet import plan, recipes
 from ktfleet.config import Data, Workstation
 from ktfleet.host.state import HostState
+from ktfleet.plan import told
 from ktfleet.plan.places import CONVERT_UNIT, DOWNLOAD_UNIT, FSTAB, LOCK
-from ktfleet.plan.weights import told
-from ktfleet.pyinfra_api import weights as waiting
+from ktfleet.pyinfra_api import waiting
 from ktfleet.sources import Weights
 from tasks import weights
 from tests.fake.clock import Clock

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "requirements"
+FOLDER = Path(__file__).parents[2] / "ktfleet/locks"
 WANTED = (FOLDER / "stack.in").read_text()
 FORKS = {"transformers-kt": "transformers", "accelerate-kt": "accelerate", "nvidia-ml-py": "pynvml"}
 """Distributions that own a module, and the other distribution that owns the same one."""

@@ -20,6 +20,7 @@ from ktfleet.plan.settings import (
     TIME_SYNC,
     WAKE_LATENCY,
 )
+from ktfleet.plan.stack.proven import KEY
 from ktfleet.sources import Weights
 from ktfleet.verdict import Verdict
 from tests.states import converged, serving, with_data_disk, workstation
@@ -56,6 +57,7 @@ def test_a_converged_host_passes_everything() -> None:
     assert {judged.result for judged in found} == {"pass"}
     assert {judged.key for judged in found} == {
         *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
+        places.STACK_PROGRAM, KEY,
         places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED, "packages of driver and toolkit",
         "account ktfleet", places.WEIGHTS, "data disk", "checkpoint", "converted weights",
     }  # fmt: skip
@@ -216,7 +218,7 @@ def test_what_only_the_server_has_is_skipped_until_it_runs() -> None:
 @pytest.mark.parametrize(("update", "key", "seen"), [
     ({"cpu_dma_latency_us": 2_000_000_000}, WAKE_LATENCY, "2000000000"),
     ({"cpu_dma_latency_us": None}, WAKE_LATENCY, "not set"),
-    ({"texts": {places.COMPACTED: None}}, COMPACTION, "not set"),
+    ({"texts": {**CONVERGED.texts, places.COMPACTED: None}}, COMPACTION, "not set"),
     ({"units": {**CONVERGED.units, places.SERVER_UNIT: Unit(active=True)}}, MEMORY_SWAP_MAX, "not set"),
     ({"units": {**CONVERGED.units, places.SERVER_UNIT: Unit(active=True, memory_swap_max="1024")}},
      MEMORY_SWAP_MAX, "1024"),
@@ -270,9 +272,9 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "56 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "60 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 55 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 59 pass"
     assert verdict.summary(()) == "nothing was checked"
 
 

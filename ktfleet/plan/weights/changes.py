@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-from functools import cache
 from shlex import join, quote
 
 from ktfleet.host import bundle
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan, account, apt
+from ktfleet.plan import Plan, account, apt, jobs
 from ktfleet.plan.changes import Commands, place
 from ktfleet.plan.files import File
 from ktfleet.plan.places import CONVERT_UNIT, DOWNLOAD_UNIT, FSTAB, WEIGHTS, WEIGHTS_JOB, unit_file
@@ -102,25 +99,13 @@ place_files = place(WEIGHTS_JOB, unit_file(DOWNLOAD_UNIT), unit_file(CONVERT_UNI
 
 def prepare(plan: Plan, state: HostState) -> Commands:
     """The program, what it has to get, and the units that run it."""
-    return (*_place_program(plan, state), *place_files(plan, state))
+    placed = jobs.place_program(program(), state) if plan.weights else ()
+    return (*placed, *place_files(plan, state))
 
 
-def _place_program(plan: Plan, state: HostState) -> Commands:
-    file = program()
-    if plan.weights is None or file.content is None or state.files.get(file.path) == file.sha256:
-        return ()
-    packed = base64.b64encode(gzip.compress(file.content.encode(), mtime=0)).decode()
-    folder, _, name = file.path.rpartition("/")
-    new = f"{folder}/.{name}.ktfleet-new"
-    # Packed: one argument of a program may have 128 KiB.
-    unpack = f"printf %s {packed} | base64 -d | gzip -d >{new}"
-    return (f"mkdir -p {folder} && {unpack} && chmod {file.mode} {new} && sync {new} && mv -f {new} {file.path}",)
-
-
-@cache
 def program() -> File:
     """The program as it is placed."""
-    return File(WEIGHTS, bundle.source(bundle.WEIGHTS), "0644")
+    return jobs.program(WEIGHTS, bundle.WEIGHTS)
 
 
 def nothing_to_download(plan: Plan, state: HostState) -> bool:
@@ -136,21 +121,16 @@ def nothing_to_convert(plan: Plan, state: HostState) -> bool:
 
 def start_download(plan: Plan, state: HostState) -> Commands:
     """Start what gets the weights, unless they are there or it is at work."""
-    if nothing_to_download(plan, state) or _at_work(DOWNLOAD_UNIT, state):
+    if nothing_to_download(plan, state) or jobs.at_work(DOWNLOAD_UNIT, state):
         return ()
-    return (*_token_is_private(plan), _start(DOWNLOAD_UNIT))
+    return (*_token_is_private(plan), jobs.start(DOWNLOAD_UNIT))
 
 
 def start_conversion(plan: Plan, state: HostState) -> Commands:
     """Start the converter, unless its work is done or it is at work."""
-    if nothing_to_convert(plan, state) or _at_work(CONVERT_UNIT, state):
+    if nothing_to_convert(plan, state) or jobs.at_work(CONVERT_UNIT, state):
         return ()
-    return (_start(CONVERT_UNIT),)
-
-
-def _at_work(unit: str, state: HostState) -> bool:
-    found = state.units.get(unit)
-    return found is not None and found.active
+    return (jobs.start(CONVERT_UNIT),)
 
 
 def _token_is_private(plan: Plan) -> Commands:
@@ -161,9 +141,3 @@ def _token_is_private(plan: Plan) -> Commands:
     seen = f"seen=$(stat -c '%U %a' {quote(path)} 2>/dev/null || echo no file)"
     public = stop(f"the hub's token {path} is not private", "seen", line)
     return (f'{seen}; [ "$seen" = "root 600" ] || {{ {public}; }}',)
-
-
-def _start(unit: str) -> str:
-    """Forget how it ended before."""
-    told = f"/run/{unit.removesuffix('.service')}/progress.json"
-    return f"rm -f {told}; systemctl reset-failed -q {unit} 2>/dev/null; systemctl start --no-block {unit}"

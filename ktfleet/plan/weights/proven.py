@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, readback
+from ktfleet.plan.claim import Claim
 from ktfleet.plan.weights.changes import not_converted
 from ktfleet.plan.weights.wanted import have_checkpoint, have_shards, proofs
-
-
-@dataclass(frozen=True)
-class Claim:
-    """`good` None: it could not be read, or is not applicable; `why` says which and why."""
-
-    key: str
-    good: bool | None
-    seen: str
-    wanted: str
-    why: str
 
 
 def claims(plan: Plan, state: HostState) -> Iterator[Claim]:

@@ -16,6 +16,7 @@ from ktfleet.plan import changes, files, places
 from ktfleet.plan.files import File
 from ktfleet.plan.gpu import changes as gpu
 from ktfleet.plan.settings import BANNED_CPUS, GOVERNOR
+from ktfleet.plan.stack import changes as stack
 from ktfleet.plan.weights import changes as weights
 from ktfleet.sources import Weights
 from tests.states import converged, with_data_disk, workstation
@@ -42,6 +43,7 @@ EVERY = (
     gpu.persist,
     gpu.limit_power,
     weights.place_files,
+    stack.place_files,
 )
 LIMITED = Gpu(power_limit_w=450)
 

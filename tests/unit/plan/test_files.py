@@ -34,6 +34,7 @@ def test_the_template_paths_are_the_destinations_that_the_changes_write() -> Non
     written |= {places.PERSISTENCED, places.POWER_LIMIT}
     written |= {places.SERVER_HOST, places.LATENCY_UNIT, places.COMPACT_MEMORY}
     written |= {places.WEIGHTS_JOB, *map(places.unit_file, (places.DOWNLOAD_UNIT, places.CONVERT_UNIT))}
+    written |= {places.STACK_JOB, places.unit_file(places.STACK_UNIT)}
     assert set(files.paths()) == written | set(places.SYSFS.values())
 
 
@@ -163,7 +164,8 @@ def test_write_sysfs_misses_a_file_or_a_path(write_sysfs: Path) -> None:
 def test_other_distributions_get_the_same_files(tmp_path: Path, os_release: tuple[str, str]) -> None:
     tree = write_tree(tmp_path, os=os_release, thp="always [madvise] never")
     captured = HostState.model_validate(collect(str(tree), **asdict(request())))
-    wanted = Workstation(kernel_command_line=OPT_INS, gpu=None)  # a driver's files do differ: test_gpu_files
+    # What does differ: a driver's files (test_gpu_files), and the environment with the Python.
+    wanted = Workstation(kernel_command_line=OPT_INS, gpu=None, stack=None)
     made = plan.make(captured, wanted, RECIPE)
     assert (made.refusals, made.unknown) == ((), ())
     expected = plan.make(workstation(), wanted, RECIPE)

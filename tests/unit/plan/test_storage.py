@@ -31,7 +31,7 @@ def test_a_read_only_root_is_one_problem() -> None:
     mounts = {path: mount.model_copy(update={"read_only": True}) for path, mount in state.mounts.items()}
     (line,) = refused(state.model_copy(update={"mounts": mounts}))
     assert line.startswith(
-        "the file system of /, /boot, /etc, /usr/local, /var is read-only: seen /dev/nvme0n1p2 mounted ro on /, "
+        "the file system of /, /boot, /etc, /opt, /usr/local, /var is read-only: seen /dev/nvme0n1p2 mounted ro on /, "
         "wanted a writable one; look for disk errors"
     )
 
@@ -45,7 +45,7 @@ def test_one_read_only_file_system_is_named() -> None:
 def test_a_full_root(free: int | None, full: bool) -> None:
     state = workstation()
     mounts = {path: mount.model_copy(update={"free": free}) for path, mount in state.mounts.items()}
-    found = refused(state.model_copy(update={"mounts": mounts}), gpu=None)
+    found = refused(state.model_copy(update={"mounts": mounts}), gpu=None, stack=None)
     assert bool(found) == full
     if full:
         assert found[0].startswith(
@@ -60,7 +60,7 @@ def test_the_toolkit_needs_room_until_it_is_there(free: int, installed: tuple[st
     state = workstation()
     mounts = {path: mount.model_copy(update={"free": free}) for path, mount in state.mounts.items()}
     packages = Packages(installed=dict.fromkeys(installed, "1"))
-    found = refused(state.model_copy(update={"mounts": mounts, "packages": packages}))
+    found = refused(state.model_copy(update={"mounts": mounts, "packages": packages}), stack=None)
     assert [line.partition("; ")[0] for line in found] == [
         "too little free space on /: seen 10240 MiB, wanted at least 11264 MiB"
     ] * full

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from ktfleet.progress import Progress
 from ktfleet.weights import convert, folders, manifest, program, verify
 from ktfleet.weights.folders import Failed, partial
 from ktfleet.weights.job import Converter, Copy, Job
-from ktfleet.weights.progress import Progress
 from tests import hub
 from tests.weights import SMALL, write_checkpoint
 

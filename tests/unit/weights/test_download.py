@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from ktfleet.progress import Progress
 from ktfleet.weights import download, folders, manifest, patience, program, verify
 from ktfleet.weights.folders import Failed
 from ktfleet.weights.job import Copy, Hub, Job, load
-from ktfleet.weights.progress import Progress
 from tests import hub as hubs
 from tests.hub import running
 from tests.weights import SMALL, write_checkpoint, write_merged

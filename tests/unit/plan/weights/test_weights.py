@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ktfleet import plan, recipes, verdict
 from ktfleet.config import Data, Workstation
 from ktfleet.host.state import Folder, HostState, Unit
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, told
 from ktfleet.plan.changes import remember
 from ktfleet.plan.files import render
 from ktfleet.plan.places import CONVERT_UNIT, DOWNLOAD_UNIT, FSTAB, WEIGHTS, WEIGHTS_JOB, unit_file
 from ktfleet.plan.request import request
-from ktfleet.plan.weights import changes, fstab, told
+from ktfleet.plan.weights import changes, fstab
 from ktfleet.plan.weights.changes import program
 from ktfleet.recipes import Recipe
 from ktfleet.sources import Converter, FolderSource, HubSource, RsyncSource, Weights
@@ -335,7 +335,9 @@ def progress(**fields: Any) -> str:
 @pytest.mark.parametrize(("fields", "line"), [
     ({"done": 63_100_000_000, "total": 159_600_000_000, "rate": 812_000_000, "left_s": 119},
      "downloading the checkpoint: 63.1 GB of 159.6 GB (39 %), 812.0 MB/s, 1 min left"),
-    ({"done": 5, "total": 0, "rate": None, "left_s": None}, "downloading the checkpoint"),
+    ({"done": 0, "total": 0, "rate": None, "left_s": None}, "downloading the checkpoint"),
+    ({"done": 5_100_000_000, "total": 0, "rate": 10**6, "left_s": None}, "downloading the checkpoint: 5.1 GB so far, "
+     "1.0 MB/s"),
     ({"done": 1, "total": 10**12, "rate": 10**6, "left_s": 10**6}, "downloading the checkpoint: 0.0 GB of 1000.0 GB "
      "(0 %), 1.0 MB/s, 277.8 h left"),
 ])  # fmt: skip

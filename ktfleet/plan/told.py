@@ -1,4 +1,4 @@
-"""What the program on the host tells of its work, as deploy.py reads it while it waits. Pure."""
+"""What a program on the host tells of its work, as deploy.py reads it while it waits. Pure."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ def _line(told: dict[str, object]) -> str:
     line = str(told.get("step") or "starting")
     if total:
         line += f": {gb(done or 0)} of {gb(total)} ({100 * (done or 0) // total} %)"
+    elif done:
+        line += f": {gb(done)} so far"
     if rate:
         line += f", {rate / 1e6:.1f} MB/s"
     if left is not None:

@@ -21,7 +21,7 @@ WINDOW_S = 30.0
 
 @dataclass
 class Progress:
-    """Bytes done of a total, told in `path` at most once a second. Threads may share it."""
+    """Bytes done of a total (0: nobody knows it), told in `path` at most once a second. Threads may share it."""
 
     path: Path | None
     step: str = ""
@@ -81,7 +81,7 @@ class Progress:
         begun, had = self._samples[0]
         seconds = now - begun
         rate = max(0, round((self.done - had) / seconds)) if seconds >= EVERY_S else None
-        left = round((self.total - self.done) / rate) if rate else None
+        left = round((self.total - self.done) / rate) if rate and self.total else None
         said = {"state": state, "step": self.step, "done": self.done, "total": self.total, "rate": rate, "left_s": left}
         if self.path is not None:
             new = self.path.with_name(f".{self.path.name}.new")

@@ -1,4 +1,4 @@
-"""Waiting for what gets or converts weights: a unit of the host goes on by itself, this only looks at it."""
+"""Waiting for a unit of the host: it goes on by itself, this only looks at it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 
 from ktfleet.host.state import HostState
-from ktfleet.plan import Plan
-from ktfleet.plan.weights import told
+from ktfleet.plan import Plan, told
 from ktfleet.pyinfra_api.facts import forget, host_state
 from ktfleet.pyinfra_api.operations import Commands
 

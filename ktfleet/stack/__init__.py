@@ -1,0 +1,1 @@
+"""The server's environment: what builds it on the host, stdlib only."""
