@@ -8,6 +8,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.lab import gateway
+from tests.lab import emulator, gateway
 from tests.lab.errors import LabError, require_programs, require_space
 from tests.lab.image import USER, Image
 from tests.lab.progress import Progress, Stopwatch, silent
@@ -25,6 +26,7 @@ from tests.lab.topology import LAB, Topology
 HOST = "127.0.0.1"
 SSH_LIMIT = 600.0  # seconds; a limit for broken machines, far above a slow one
 ANSWER_SECONDS = 90.0  # one ssh call on a machine that is busy booting
+BOOTS_BEFORE_STILL = 5  # a boot stands still when it takes as long as so many
 OVERLAY_MIB = 1000
 LAUNCH_LIMIT = 60.0
 PORT_TRIES = 3
@@ -214,11 +216,9 @@ class Machine:
             *("-chardev", f"file,id=console,path={folder}/serial.log,append=on", "-serial", "chardev:console"),
             *("-pidfile", f"{folder}/pid"),
         ]
-        # A reboot ends qemu, and the shell starts it again: after a warm reset the emulator of QEMU 7.2 stalls for
-        # minutes ("soft lockup - CPU#4 stuck for 74s"), where a cold start takes one. So does a crash of the emulator.
-        dies_with_parent = ["setpriv", "--pdeathsig", "TERM"]
-        again = ["sh", "-c", 'while "$@" || [ $? -ge 128 ]; do :; done', "qemu-again", *dies_with_parent, *qemu]
-        return again if self.outlives else [*dies_with_parent, *again]
+        still = str(BOOTS_BEFORE_STILL * self.topology.boot_seconds)
+        again = [sys.executable, "-I", emulator.__file__, f"{folder}/serial.log", still, *qemu]
+        return again if self.outlives else ["setpriv", "--pdeathsig", "TERM", *again]
 
     def _launch(self) -> None:
         for _ in range(PORT_TRIES):  # another program may take the free port before qemu does
