@@ -5,4 +5,4 @@ recipe = "dsv4-flash-amxint4-top4"
 hardware = {"sockets": 2, "cores_per_socket": 20}
 hugepages = {"policy": "thp"}
 data = {"label": "models", "mount": "/srv/models"}
-weights = {"source": {"kind": "hub"}, "converter": None}  # no conversion before the server's environment is installed
+weights = {"source": {"kind": "hub"}}
