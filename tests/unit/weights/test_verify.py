@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ktfleet import recipes
 from ktfleet.plan.weights.wanted import layout
+from ktfleet.sources import Converter
 from ktfleet.weights import manifest, verify
 from ktfleet.weights.layout import FILE, KEY, Layout
 from tests.weights import SMALL, write_checkpoint, write_index, write_kt, write_merged, write_safetensors
@@ -21,6 +22,7 @@ ONE_POOL = Layout(SMALL.layers, SMALL.experts, SMALL.hidden, SMALL.intermediate,
 SHARD = "model-00001-of-00003.safetensors"
 LAST = "model-00003-of-00003.safetensors"
 INDEX = "model.safetensors.index.json"
+FIXTURES = Path(__file__).parents[2] / "fixtures/weights"
 
 
 def problems(folder: Path, wanted: Layout = SMALL, *, deep: bool = False) -> list[str]:
@@ -43,6 +45,21 @@ def test_the_packaged_recipe_has_the_sizes_of_converted_shards() -> None:
     assert [wanted.size(p, "weight") for p in ("gate", "up", "down")] == [2_097_152] * 3
     assert [wanted.size(p, "scale") for p in ("gate", "up", "down")] == [4096, 4096, 16_384]
     assert next(wanted.filed(0))[1] == "_layer_0/_numa_0/INT4_down_0_16384Byte_scale_.kt"
+
+
+@pytest.mark.parametrize("pools", [1, 2])
+def test_the_real_converter_writes_these_tensors(pools: int) -> None:
+    converted = json.loads((FIXTURES / "converted.json").read_text())
+    assert converted["converter"] == Converter().sha256
+    made = converted["pools"][str(pools)]
+    wanted = Layout(**converted["sizes"], pools=pools)
+    experts = {key: tensor for key, tensor in made["tensors"].items() if KEY.fullmatch(key)}
+    assert experts == {
+        key: [f"model-{layer + 1:05d}-of-00003.safetensors", part.dtype, list(part.shape)]
+        for layer in range(wanted.layers)
+        for part, key in wanted.named(layer)
+    }
+    assert set(made["tensors"]) - set(experts) == {"blk.0.attn.wq.weight", "blk.1.attn.wq.weight"}
 
 
 @given(st.integers(1, 3), st.integers(1, 4), st.sampled_from((8, 32)), st.sampled_from((1, 2, 4)))
