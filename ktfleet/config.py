@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ktfleet.sources import Sha256, Stack, Url, Weights
 from ktfleet.validation import FALSE_IS_NONE, Strict, read_toml, validated
@@ -129,16 +129,39 @@ class Gpu(Strict):
 LOOPBACK = "127.0.0.1"
 
 
+Word = Annotated[str, Field(pattern=r"^[^\x00]+$")]
+
+
+class Key(Strict):
+    """An API key, on the controller: in a file of its owner alone (mode 0600), or what a command prints.
+
+    It is of 16 to 512 letters, digits and `-._~+/=`, on one line.
+    """
+
+    file: Annotated[str, Field(pattern=r"^[^\n]+$")] | None = None
+    command: Annotated[tuple[Word, ...], Field(strict=False, min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.file is None) == (self.command is None):
+            raise ValueError("file or command, and not both")
+        return self
+
+
+_NOT_THE_KEY_ITSELF = BeforeValidator(lambda value: {} if isinstance(value, str | bytes) else value)
+"""A refusal shows what it has seen: never a key that was written where its place belongs."""
+
+
 class Server(Strict):
     """Where clients reach the model: an address of the host and a port.
 
-    The server itself never listens beyond the loopback, because sglang logs and shows its key; another address is
-    that of a front which asks for the key. api_key_file: on the controller, readable by its owner alone.
+    With a key, which any address beyond the loopback needs, that is a front which asks for it; the server itself then
+    listens on the loopback at the next port, because sglang logs and shows its own key.
     """
 
     host: str = LOOPBACK
-    port: Annotated[int, Field(ge=1024, le=65535)] = 30000
-    api_key_file: Annotated[str, Field(pattern=r"^[^\n]+$")] | None = None
+    port: Annotated[int, Field(ge=1024, le=65534)] = 30000
+    key: Annotated[Key | None, _NOT_THE_KEY_ITSELF] = None
 
     @model_validator(mode="after")
     def _public_with_a_key_only(self) -> Self:
@@ -146,20 +169,33 @@ class Server(Strict):
             local = ip_address(self.host).is_loopback
         except ValueError:
             raise ValueError("host as an IP address of this host, like 127.0.0.1 or 0.0.0.0") from None
-        if not local and self.api_key_file is None:
-            raise ValueError(f"api_key_file together with a host beyond {LOOPBACK}")
+        if not local and self.key is None:
+            raise ValueError(f"a key together with a host beyond {LOOPBACK}")
         return self
 
     @property
     def listens(self) -> str:
         """The address that sglang itself is bound to."""
-        return self.host if ip_address(self.host).is_loopback else LOOPBACK
+        return LOOPBACK if self.key else self.host
+
+    @property
+    def own_port(self) -> int:
+        """The port that sglang itself is bound to."""
+        return self.port + 1 if self.key else self.port
 
     @property
     def url(self) -> str:
         """Where the server itself answers, on its host."""
-        address = f"[{self.listens}]" if ":" in self.listens else self.listens
-        return f"http://{address}:{self.port}"
+        return f"http://{_bracketed(self.listens)}:{self.own_port}"
+
+    @property
+    def front(self) -> str | None:
+        """Where clients are asked for the key, as "ADDRESS:PORT"; None: nowhere."""
+        return f"{_bracketed(self.host)}:{self.port}" if self.key else None
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 class Workstation(Strict):
@@ -168,7 +204,7 @@ class Workstation(Strict):
     recipe: the name of a packaged recipe, or the path of a TOML file.
     override: keys of the recipe that are different here, as in its file.
     accept: guard rail -> why it is crossed all the same; beside the recipe's own.
-    server: where clients reach the model.
+    server: where clients reach the model, and the key that they need.
     cpuinfer: worker threads over all pools; default: the recipe's, or as many as the host allows.
     wake_latency_us: cap on the CPUs' wake-up latency while the server runs, in microseconds; None: no cap.
     data: the disk of the weights; None: none is asked for.

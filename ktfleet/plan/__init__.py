@@ -112,7 +112,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         refusals=(*refusals.refusals(state, config, recipe, need), *started.problems),
         unknown=unknown.unknown(state, config),
         worksheet=worksheet.items(state),
-        notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state, config)),
+        notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state)),
         driver=driver,
         accepted=guard_rails.accepted(Subject(state, config, recipe, need)),
         launch=started,

@@ -27,8 +27,8 @@ WATCHDOG_S = 1200
 middle of a compilation (sglang #24588)."""
 
 OWNED = {
-    "api-key": "server.api_key_file",
-    "admin-api-key": "server.api_key_file",
+    "api-key": "server.key",
+    "admin-api-key": "server.key",
     "chunked-prefill-size": "context.prefill_chunk",
     "config": "the recipe's own keys",
     "context-length": "context.length",
@@ -125,7 +125,7 @@ def _derived(config: Workstation, recipe: Recipe, division: Cores) -> dict[str, 
         "model-path": checkpoint,
         "served-model-name": recipe.api.model_name,
         "host": config.server.listens,
-        "port": config.server.port,
+        "port": config.server.own_port,
         "kt-weight-path": experts,
         "kt-method": recipe.method,
         "kt-cpuinfer": division.cpuinfer,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ktfleet.config import Workstation
 from ktfleet.host.state import HostState
 from ktfleet.recipes import GIB
 
 
-def notes(state: HostState, config: Workstation) -> tuple[str, ...]:
+def notes(state: HostState) -> tuple[str, ...]:
     """One line each; nothing about what was not read."""
-    return (*_reboot(state), *_clock(state), *_swap(state), *_public(config))
+    return (*_reboot(state), *_clock(state), *_swap(state))
 
 
 def _reboot(state: HostState) -> Iterator[str]:
@@ -28,12 +27,3 @@ def _swap(state: HostState) -> Iterator[str]:
     used = sum(swap.used for swap in state.swaps or ())
     if used:
         yield f"{used / GIB:.1f} GiB are swapped out: something ran short of memory before"
-
-
-def _public(config: Workstation) -> Iterator[str]:
-    server = config.server
-    if server.listens != server.host:
-        yield (
-            f"server.host is {server.host}: the server itself listens on {server.listens} only, and this version "
-            "installs nothing in front of it that asks for the key"
-        )

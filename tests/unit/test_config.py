@@ -140,13 +140,18 @@ def test_a_data_disk_that_cannot_be_named(data: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("server", "line"), [
-    ({"host": "0.0.0.0"}, "ws03: server: seen {'host': '0.0.0.0'}, wanted api_key_file together with a host beyond "
+    ({"host": "0.0.0.0"}, "ws03: server: seen {'host': '0.0.0.0'}, wanted a key together with a host beyond "
                           "127.0.0.1; correct server"),
-    ({"host": "192.168.1.5", "port": 8000}, "wanted api_key_file together with a host beyond 127.0.0.1"),
+    ({"host": "192.168.1.5", "port": 8000}, "wanted a key together with a host beyond 127.0.0.1"),
     ({"host": "localhost"}, "wanted host as an IP address of this host, like 127.0.0.1 or 0.0.0.0"),
     ({"port": 80}, "ws03: server.port: seen 80, wanted greater than or equal to 1024; correct server.port"),
     ({"prot": 8000}, "did you mean 'port'?"),
     ({"api_key": "s3cret"}, "ws03: server.api_key: seen an unknown key"),
+    ({"key": "s3cret"}, "ws03: server.key: seen {}, wanted file or command, and not both; correct server.key"),
+    ({"key": {"value": "s3cret"}}, "ws03: server.key.value: seen an unknown key"),
+    ({"key": {}}, "wanted file or command, and not both"),
+    ({"key": {"command": []}}, "ws03: server.key.command: seen []"),
+    ({"host": "0.0.0.0", "key": False}, "ws03: server.key"),
 ])  # fmt: skip
 def test_nobody_is_served_without_a_key_by_mistake(server: dict[str, object], line: str) -> None:
     (found,) = refusal({"server": server})
@@ -154,11 +159,15 @@ def test_nobody_is_served_without_a_key_by_mistake(server: dict[str, object], li
     assert "s3cret" not in found
 
 
-@pytest.mark.parametrize(("host", "listens"), [
-    ("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "::1"), ("0.0.0.0", "127.0.0.1"),
-    ("::", "127.0.0.1"),
+@pytest.mark.parametrize(("host", "front"), [
+    ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", "0.0.0.0"), ("::", "[::]"),
 ])  # fmt: skip
-def test_the_server_itself_never_leaves_the_loopback(host: str, listens: str) -> None:
-    server = config.Server(host=host, api_key_file="key")
-    assert server.listens == listens
-    assert server.url == f"http://{'[::1]' if listens == '::1' else listens}:30000"
+def test_with_a_key_the_server_itself_stays_behind_what_asks_for_it(host: str, front: str) -> None:
+    server = config.parse({"server": {"host": host, "key": {"command": ["pass", "key"]}}}, "ws03").server
+    assert (server.url, server.front) == ("http://127.0.0.1:30001", f"{front}:30000")
+
+
+def test_without_a_key_it_is_asked_itself() -> None:
+    for host, shown in (("127.0.0.2", "127.0.0.2"), ("::1", "[::1]")):
+        server = config.Server(host=host)
+        assert (server.url, server.front) == (f"http://{shown}:30000", None)

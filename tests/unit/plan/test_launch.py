@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from ktfleet import plan, recipes
-from ktfleet.config import Data, Gpu, Hugepages, Server, Workstation
+from ktfleet.config import Data, Gpu, Hugepages, Key, Server, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan import launch
 from ktfleet.plan.catalogue import catalogue
@@ -167,8 +167,10 @@ def test_folders() -> None:
 def test_where_it_listens() -> None:
     assert flags(start(server=Server(port=8080)))["port"] == "8080"
     assert flags(start(server=Server(host="::1")))["host"] == "::1"
-    public = start(server=Server(host="0.0.0.0", api_key_file="/root/key"))
-    assert flags(public)["host"] == "127.0.0.1", "sglang shows its key: it stays behind what asks for it"
+    public = start(server=Server(host="0.0.0.0", key=Key(file="/root/key")))
+    assert (flags(public)["host"], flags(public)["port"]) == ("127.0.0.1", "30001"), (
+        "sglang shows its key: it stays behind what asks for it"
+    )
     assert "/root/key" not in (*public.argv, *public.environment.values())
 
 
@@ -179,7 +181,7 @@ def test_where_it_listens() -> None:
                           "offload.cpuinfer; set offload.cpuinfer instead"),
     ({"kt-gpu-experts-ratio": 0.1}, "set offload.gpu_experts instead"),
     ({"model": "/m"}, "set data.mount instead"),
-    ({"api-key": "s3cret"}, "set server.api_key_file instead"),
+    ({"api-key": "s3cret"}, "set server.key instead"),
     ({"config": "/etc/x.yaml"}, "set the recipe's own keys instead"),
     ({"extra-metric-labels": "x"}, "wanted a table; correct it"),
     ({"watchdog-timeout": float("inf")}, "--watchdog-timeout: seen inf, wanted a number; correct it"),
