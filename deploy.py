@@ -4,7 +4,7 @@ from pyinfra import host, inventory
 
 from checks import drift
 from checks import gpu as gpu_check
-from tasks import account, cpu, gpu, kernel, memory, power, preflight, service, stack, system, weights
+from tasks import account, cpu, gpu, kernel, memory, power, preflight, server, service, stack, system, weights
 
 plan = preflight.admit(inventory, host)  # refuses for the whole inventory before anything is touched
 preflight.remember(plan)  # what was there before, kept on the host
@@ -22,6 +22,7 @@ kernel.reboot_if_needed(plan)
 weights.download(plan)  # goes on with what the reboot stopped
 stack.install(plan)  # beside the environment in use; switched over when proven
 weights.convert(plan)  # waits for both
+server.serve(plan)  # restarted only when what it is made of has changed
 drift.check(plan)  # after everything else: it proves what the reboot left
 gpu_check.check(plan)
 preflight.release()

@@ -13,20 +13,63 @@ _LONGEST = 160
 
 @dataclass(frozen=True)
 class Translation:
-    """A pattern for what is said; its cause, what is wanted instead, the remedy, and how we know."""
+    """A pattern for what is said; its cause, what is wanted instead, the remedy, and how we know.
+
+    fatal: a server that says it is of no use, although it goes on.
+    """
 
     pattern: re.Pattern[str]
     cause: str
     wanted: str
     do: str
     source: str
+    fatal: bool = False
 
 
-def _row(pattern: str, cause: str, wanted: str, do: str, source: str) -> Translation:
-    return Translation(re.compile(pattern, re.IGNORECASE), cause, wanted, do, source)
+def _row(pattern: str, cause: str, wanted: str, do: str, source: str, *, fatal: bool = False) -> Translation:
+    return Translation(re.compile(pattern, re.IGNORECASE), cause, wanted, do, source, fatal)
 
 
 TABLE: tuple[Translation, ...] = (
+    _row(
+        r"Core \d+ inside NUMA node \d+ not found|Failed to set thread CPU binding",
+        "a worker found no core of its own: it runs anywhere and slows all others, tenfold",
+        "a physical core for each worker",
+        "lower cpuinfer; remove AllowedCPUs= and cpusets from the server's unit and its slice",
+        "kt-kernel 0.7.2's worker pool; ktransformers issue 2088 (28 to 2.7 tok/s)",
+        fatal=True,
+    ),
+    _row(
+        r"numa_sched_setaffinity_v2_int\(\) failed|set_mempolicy: ",
+        "the kernel refuses to bind the workers' threads or memory to their node",
+        "a process that may",
+        "look for a container, a cpuset or a system call filter around the server",
+        "libnuma; read in kt-kernel 0.7.2",
+        fatal=True,
+    ),
+    _row(
+        r"alloc \d+ from other numa",
+        "a node has no memory left for its weights, and the rest of them lies on another one",
+        "all of a pool's weights on its node",
+        "look who holds that node's memory (`numastat -m`): huge page pools, caches, other programs; then restart it",
+        "kt-kernel 0.7.2's own message",
+        fatal=True,
+    ),
+    _row(
+        r"NUMA node \d+ not found",
+        "the server was started for more pools than there are NUMA nodes",
+        "a pool a node",
+        "look at `lscpu`: node interleaving and sub-NUMA clustering off in the BIOS",
+        "kt-kernel 0.7.2's own message",
+        fatal=True,
+    ),
+    _row(
+        r"address already in use|Errno 98\]",
+        "another program listens where the server is to",
+        "a free port",
+        "`ss -ltnp` names it: stop it, or set server.port",
+        "EADDRINUSE, errno(3)",
+    ),
     _row(
         r"requires use of the NVIDIA open kernel modules",
         "the proprietary kernel module cannot drive this card",
@@ -256,6 +299,15 @@ def translate(text: str | None) -> Problem | None:
     """Cause and remedy of what a text says; None when the table does not know it."""
     for row in TABLE:
         match = row.pattern.search(text or "")
+        if match:
+            return Problem(row.cause, _quote(match), row.wanted, row.do)
+    return None
+
+
+def fatal(text: str) -> Problem | None:
+    """The same, of what ends a server's use although it goes on."""
+    for row in TABLE:
+        match = row.pattern.search(text) if row.fatal else None
         if match:
             return Problem(row.cause, _quote(match), row.wanted, row.do)
     return None

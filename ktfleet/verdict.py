@@ -13,9 +13,19 @@ from typing import Literal, cast
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, account, command_line, readback
+from ktfleet.plan.claim import Claim
 from ktfleet.plan.files import File, paths, render
-from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
+from ktfleet.plan.places import (
+    BOOT_UNIT_ENABLED,
+    DPKG_STATUS,
+    FRONT_ENABLED,
+    PERSISTENCED_ENABLED,
+    POWER_LIMIT_ENABLED,
+    SERVER_ENABLED,
+)
 from ktfleet.plan.row import Setting, Writer
+from ktfleet.plan.server import changes as server
+from ktfleet.plan.server import proven as server_proven
 from ktfleet.plan.stack import changes as stack
 from ktfleet.plan.stack import proven as stack_proven
 from ktfleet.plan.weights import changes as weights
@@ -177,9 +187,17 @@ def _jobs(plan: Plan, state: HostState) -> Iterator[Verdict]:
         yield _file(weights.program(), state)
     if plan.stack is not None:
         yield _file(stack.program(), state)
-    for claim in (*proven.claims(plan, state), *stack_proven.claims(plan, state)):
-        result: Result = "inconclusive" if claim.good is None else "pass" if claim.good else "fail"
-        yield Verdict(claim.key, result, claim.seen, claim.wanted, claim.why)
+    if plan.server is not None:
+        yield _file(server.program(), state)
+    claims = (proven.claims, stack_proven.claims, server_proven.claims)
+    for found in claims:
+        yield from map(claimed, found(plan, state))
+
+
+def claimed(claim: Claim) -> Verdict:
+    """The verdict on a claim."""
+    result: Result = "inconclusive" if claim.good is None else "pass" if claim.good else "fail"
+    return Verdict(claim.key, result, claim.seen, claim.wanted, claim.why)
 
 
 def _links(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -189,6 +207,10 @@ def _links(plan: Plan) -> Iterator[tuple[str, str]]:
         yield PERSISTENCED_ENABLED, "without it the driver forgets the card's state whenever nobody uses it"
         if plan.driver.wanted.power_limit_w is not None:
             yield POWER_LIMIT_ENABLED, "without it the power limit is lost at the next boot"
+    if plan.server is not None:
+        yield SERVER_ENABLED, "without it nothing is served after the next boot"
+    if plan.fronted:
+        yield FRONT_ENABLED, "without it clients reach no server after the next boot"
 
 
 def _enabled(link: str, why: str, state: HostState) -> Verdict:

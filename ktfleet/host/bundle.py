@@ -10,8 +10,12 @@ from importlib.resources import files
 PROBE = "ktfleet.host.probe"
 WEIGHTS = "ktfleet.weights.program"
 STACK = "ktfleet.stack.program"
+SERVER = "ktfleet.server.program"
 
-SHARED = ("ktfleet.progress", "ktfleet.translate", "ktfleet.problem")
+SHARED = (
+    *(f"ktfleet.measure.{name}" for name in ("serving", "ask", "stream", "http_errors", "chunks", "rates", "sse")),
+    *("ktfleet.progress", "ktfleet.translate", "ktfleet.problem"),
+)
 """The modules that a program may import from outside its package. What imports another one stands before it."""
 
 _IMPORT = re.compile(r"^from ([\w.]+) import ([\w, ]*)", re.MULTILINE)
@@ -43,15 +47,16 @@ def source(main: str = PROBE) -> str:
         if path.name.endswith(".py")
     }
     for module in SHARED:
-        if any(f"from {module} import" in text for text in texts.values()):
-            texts[module] = files("ktfleet").joinpath(f"{module.rpartition('.')[2]}.py").read_text("utf-8")
+        if any(module in _imports(text) for text in texts.values()):
+            folder, _, name = module.rpartition(".")
+            texts[module] = files(folder).joinpath(f"{name}.py").read_text("utf-8")
     # Sorted: the same source in every process, or each run would place another file on the host.
     needs = {name: sorted(_imports(text) & texts.keys() - {name}) for name, text in sorted(texts.items())}
     order = [name for name in TopologicalSorter(needs).static_order() if name in texts]
-    parents = [package[: match.start()] for match in re.finditer(r"\.", package)]
+    parents = {name[: match.start()] for name in texts for match in re.finditer(r"\.", name)} | {package}
     return _LOADER.format(
         sources={name: texts[name] for name in order},
-        parents=", ".join(map(repr, (*parents, package))),
+        parents=", ".join(map(repr, sorted(parents))),
         main=main,
     )
 

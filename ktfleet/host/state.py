@@ -201,6 +201,16 @@ class Folder(Frozen):
         return f"{self.uid}:{self.gid} {self.mode}"
 
 
+class Listener(Frozen):
+    """Who listens on an asked TCP port. `unit`: the systemd service that the process belongs to."""
+
+    address: str
+    port: int
+    pid: int | None = None
+    name: str | None = None
+    unit: str | None = None
+
+
 class Packages(Frozen):
     """dpkg and apt. `installed`: name -> version of the asked patterns. `locked_by`: who holds a lock of theirs, as
     "apt-get (pid 812)". `interrupted`: dpkg was stopped in the middle. `unfinished`: packages half installed."""
@@ -225,7 +235,7 @@ class HostState(Frozen):
     (None: no such file). `mounts`: asked path -> its file system. `units`: asked unit -> what runs. `apt` and
     `journald`: asked option -> effective value ("a b" for a list; absent: not set); None: not read.
     `users` and `groups` (name -> gid): those with an asked name or number; None: not read. `folders`: asked path ->
-    whose it is (None: no such folder).
+    whose it is (None: no such folder). `listeners`: on the asked ports.
     """
 
     schema_version: int = Field(alias="schema")
@@ -257,6 +267,7 @@ class HostState(Frozen):
     users: dict[str, User] | None = None
     groups: dict[str, int] | None = None
     folders: dict[str, Folder | None] = Field(default_factory=dict)
+    listeners: tuple[Listener, ...] = ()
     cloud_init: str | None = None
     reboot_required: tuple[str, ...] | None = None
     clock_synchronised: bool | None = None

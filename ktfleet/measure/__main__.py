@@ -13,7 +13,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
-NAMES = ("bandwidth", "canary", "decode")
+NAMES = ("bandwidth", "canary", "decode", "server")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

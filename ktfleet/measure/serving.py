@@ -70,9 +70,10 @@ def wait_until_ready(server: Server, limit_s: float) -> dict[str, Any]:
         answer = page(server, "/health")
         if answer.status == 200:
             seen = complete(server, "Say one word.", 1, Limits(first_s=120, idle_s=60, total_s=180))
-            if seen.verdict != "error":
+            if seen.verdict != "error" and seen.generated:
                 return {"ready": True, "waited_s": time.monotonic() - began, "why": "", "kind": ""}
-            why, kind = seen.reason, seen.kind
+            empty = seen.verdict != "error"
+            why, kind = ("its answer has no token", "empty") if empty else (seen.reason, seen.kind)
         else:
             why = answer.why or f"/health says {answer.status}"
             kind = "loading" if answer.status == 503 else ""

@@ -63,6 +63,11 @@ class Reading:
     reasoning: str = ""
     tool_calls: int = 0
 
+    @property
+    def generated(self) -> bool:
+        """Whether the model wrote anything: one token may have no text."""
+        return bool(self.tokens or self.text or self.reasoning or self.tool_calls)
+
     def numbers(self) -> dict[str, Any]:
         """All but what the model wrote, in plain JSON types."""
         return {name: value for name, value in asdict(self).items() if name not in ("text", "reasoning")}

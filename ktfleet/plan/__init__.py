@@ -17,6 +17,7 @@ from ktfleet.plan import (
     notes,
     readback,
     refusals,
+    server,
     stack,
     unknown,
     weights,
@@ -27,6 +28,7 @@ from ktfleet.plan.row import Layout, Setting, Writer
 from ktfleet.plan.settings import POSSIBLE_CPUS, UNCORE_MAX, not_asked_for, resolve
 from ktfleet.problem import Problem
 from ktfleet.recipes import Recipe
+from ktfleet.server.job import Job as Server
 from ktfleet.sources import HubSource
 from ktfleet.weights.job import Job
 
@@ -35,7 +37,8 @@ from ktfleet.weights.job import Job
 class Plan:
     """Everything that was decided for one host. With refusals it is not to be applied.
 
-    accepted: guard rails that are crossed with a reason. notes: what a person should know although it stops nothing.
+    accepted: guard rails that are crossed with a reason. not_served: why there is no server, if so. notes: what a
+    person should know although it stops nothing.
     """
 
     config: Workstation
@@ -53,10 +56,17 @@ class Plan:
     launch: launch.Launch
     weights: Job | None
     stack: stack.Installation | None
+    server: Server | None
+    not_served: str | None
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
         return tuple(s for s in self.settings if s.row.writer is writer and concern in (None, s.row.concern))
+
+    @property
+    def fronted(self) -> bool:
+        """Whether clients are asked for a key."""
+        return self.server is not None and self.config.server.key is not None
 
     @property
     def hub_token_file(self) -> str | None:
@@ -88,6 +98,8 @@ class Plan:
             if self.weights
             else None,
             "stack": self.stack.job.folder if self.stack else None,
+            "served": self.config.server.front or self.config.server.url if self.server else None,
+            "not_served": self.not_served,
             "settings": [
                 {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
             ],
@@ -102,6 +114,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
     settings = resolve(layout)
     started = launch.make(state, config, recipe, division, need, settings)
     driver = gpu.installation(state, config)
+    served = server.job(state, config, recipe, started, division.pools)
     return Plan(
         config=config,
         recipe=recipe,
@@ -109,7 +122,11 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         memory=need,
         settings=settings,
         not_asked_for=not_asked_for(layout),
-        refusals=(*refusals.refusals(state, config, recipe, need), *started.problems),
+        refusals=(
+            *refusals.refusals(state, config, recipe, need),
+            *started.problems,
+            *(server.problems(state, config) if served else ()),
+        ),
         unknown=unknown.unknown(state, config),
         worksheet=worksheet.items(state),
         notes=(*division.notes, *need.notes, *(driver.notes if driver else ()), *notes.notes(state)),
@@ -118,6 +135,8 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         launch=started,
         weights=weights.job(config, recipe, division.cpuinfer or 1),
         stack=stack.installation(state, config),
+        server=served,
+        not_served=server.skipped(state, config, recipe, division.pools),
     )
 
 

@@ -23,6 +23,25 @@ SERVER_UNIT = "ktfleet-server.service"
 SERVER_HOST = f"/etc/systemd/system/{SERVER_UNIT}.d/host.conf"
 """What the host adds to the server's unit."""
 
+SERVER_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{SERVER_UNIT}"
+SERVER_PROGRAM = "/usr/local/lib/ktfleet/server"
+"""On the host: what the unit runs; it starts the server and looks after it."""
+
+SERVER_JOB = "/etc/ktfleet/server.json"
+"""The server's command line and environment."""
+
+SERVER_STARTED = "/run/ktfleet-server/started.json"
+"""What the running server was started from."""
+
+SERVER_PROGRESS = "/run/ktfleet-server/progress.json"
+FRONT_UNIT = "ktfleet-front.service"
+"""The proxy that asks clients for the key."""
+
+FRONT_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{FRONT_UNIT}"
+FRONT_CONFIGURATION = "/etc/ktfleet/front.cfg"
+SERVER_KEY = "/etc/ktfleet/server.key"
+"""root's alone; systemd hands it to the front."""
+
 LATENCY_UNIT = "/etc/systemd/system/ktfleet-latency.service"
 COMPACT_MEMORY = "/usr/local/lib/ktfleet/compact-memory"
 IRQBALANCE_UNIT = "irqbalance.service"

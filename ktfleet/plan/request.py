@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ktfleet import recipes
 from ktfleet.config import Workstation
-from ktfleet.plan import files, stack, storage, weights
+from ktfleet.plan import files, launch, stack, storage, weights
 from ktfleet.plan.account import ASKED, HOME
 from ktfleet.plan.gpu import packages as gpu
 from ktfleet.plan.places import (
@@ -15,12 +15,18 @@ from ktfleet.plan.places import (
     COMPACTED,
     CONVERT_UNIT,
     DOWNLOAD_UNIT,
+    FRONT_ENABLED,
+    FRONT_UNIT,
     FSTAB,
     IRQBALANCE_UNIT,
     LOCK,
     NVIDIA_UNINSTALL,
     PERSISTENCED_ENABLED,
     POWER_LIMIT_ENABLED,
+    SERVER_ENABLED,
+    SERVER_PROGRAM,
+    SERVER_PROGRESS,
+    SERVER_STARTED,
     SERVER_UNIT,
     STACK,
     STACK_CACHE,
@@ -32,14 +38,15 @@ from ktfleet.plan.places import (
     unit_file,
 )
 from ktfleet.plan.row import Writer
+from ktfleet.plan.server.wanted import FRONT_PACKAGE
 from ktfleet.plan.settings import BANNED_CPUS, GLIBC_TUNABLES, READ_TOO, TABLE
 from ktfleet.stack.job import COMPLETE
 
 PACKAGES = gpu.DRIVER_PATTERNS
 """Patterns of package names whose versions are told."""
 
-TOOLS = ("git", "rsync")
-"""What getting and converting weights may need."""
+TOOLS = ("git", "rsync", FRONT_PACKAGE)
+"""What getting and converting weights may need, and the server's front."""
 
 GPU_UNITS = (PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)
 
@@ -61,6 +68,7 @@ class Request:
     journald: tuple[str, ...]
     accounts: tuple[str, ...]
     folders: tuple[str, ...]
+    ports: tuple[str, ...]
     before: str
 
 
@@ -70,13 +78,33 @@ def looked_at(config: Workstation | None) -> tuple[str, ...]:
         return (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
     own = config.gpu.keyring_sha256 if config.gpu else None
     card = (NVIDIA_UNINSTALL, *gpu.KEYRINGS, *((gpu.keyring_path(own),) if own else ())) if config.gpu else ()
-    return (*card, *_weights(config), *((STACK_PROGRAM,) if config.stack else ()))
+    return (*card, *_weights(config), *((STACK_PROGRAM, SERVER_PROGRAM) if config.stack else ()))
 
 
 def _weights(config: Workstation) -> tuple[str, ...]:
     """The program that gets them, and what says that they are complete."""
-    wanted = weights.job(config, recipes.load(config.recipe)) if config.weights else None
+    wanted = weights.job(config, _recipe(config)) if config.weights else None
     return (WEIGHTS, *weights.proofs(wanted)) if wanted else ()
+
+
+def _recipe(config: Workstation) -> recipes.Recipe:
+    return recipes.load(config.recipe, config.override)
+
+
+def _weights_by_hand(config: Workstation | None) -> tuple[str, ...]:
+    """Where they lie when ktfleet does not get them. Pools are one a socket."""
+    if config is None or config.stack is None or config.weights is not None:
+        return ()
+    return launch.folders(config, _recipe(config), config.hardware.sockets)
+
+
+def _server(config: Workstation | None) -> tuple[str, ...]:
+    return (SERVER_STARTED, SERVER_PROGRESS) if config and config.stack else ()
+
+
+def _ports(config: Workstation | None) -> tuple[str, ...]:
+    server = config.server if config and config.stack else None
+    return tuple(map(str, dict.fromkeys((server.port, server.own_port)))) if server else ()
 
 
 def _fstab(config: Workstation | None) -> tuple[str, ...]:
@@ -116,12 +144,14 @@ def request(config: Workstation | None = None) -> Request:
             BOOT_UNIT_ENABLED,
             *TIME_SERVICES,
             *GPU_UNITS,
+            SERVER_ENABLED,
+            FRONT_ENABLED,
             *_data_disk(config),
             *_stack_links(config),
         ),
-        texts=(LOCK, COMPACTED, *_fstab(config), *_stack_proofs(config)),
+        texts=(LOCK, COMPACTED, *_fstab(config), *_stack_proofs(config), *_server(config)),
         mounts=storage.asked_paths(config),
-        units=(SERVER_UNIT, IRQBALANCE_UNIT, DOWNLOAD_UNIT, CONVERT_UNIT, STACK_UNIT),
+        units=(SERVER_UNIT, FRONT_UNIT, IRQBALANCE_UNIT, DOWNLOAD_UNIT, CONVERT_UNIT, STACK_UNIT),
         environment=(GLIBC_TUNABLES, BANNED_CPUS),
         packages=(*PACKAGES, *TOOLS, *(gpu.patterns() if card else ())),
         apt=keys(Writer.APT),
@@ -131,6 +161,8 @@ def request(config: Workstation | None = None) -> Request:
             HOME,
             *((config.data.mount,) if config and config.data else ()),
             *_stack_cache(config),
+            *_weights_by_hand(config),
         ),
+        ports=_ports(config),
         before=BEFORE,
     )

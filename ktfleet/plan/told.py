@@ -34,11 +34,12 @@ def parse(unit: str, lines: list[str]) -> Told | None:
     told = _progress(next((line for line in reversed(lines) if line.startswith("{")), "{}"))
     if "ActiveState" not in fields:
         return None
-    running = fields["ActiveState"] in ("active", "activating", "deactivating", "reloading")
-    if running:
-        return Told("running", _line(told))
+    # A service that has told its last word may go on: a server that is ready, or of no use.
     if told.get("state") == "done":
         return Told("done", _line(told))
+    running = fields["ActiveState"] in ("active", "activating", "deactivating", "reloading")
+    if running and told.get("state") != "failed":
+        return Told("running", _line(told))
     said = told.get("problems") if told.get("state") == "failed" else None
     problems = [str(line) for line in said] if isinstance(said, list) else []
     if not problems:

@@ -36,6 +36,7 @@ def probe_arguments(config: Workstation | None = None) -> tuple[str, ...]:
         *("--journald", *wanted.journald),
         *("--account", *wanted.accounts),
         *("--folder", *wanted.folders),
+        *("--port", *wanted.ports),
         *("--before", wanted.before),
     )
 

@@ -30,7 +30,7 @@ def apply(plan: Plan, change: Change) -> Commands:
     """Run the commands that `change` finds necessary. None on a converged host."""
     seen = host_state(host, plan.config)
     if seen is None:
-        yield _failure("the host cannot be probed any more: seen no answer, wanted its state; run deploy.py again")
+        yield fail("the host cannot be probed any more: seen no answer, wanted its state; run deploy.py again")
         return
     for command in change(plan, seen):
         yield from begin(seen)
@@ -83,9 +83,9 @@ def reboot_if_needed(plan: Plan) -> Commands:
     # While preparing, the command line is not yet written: only announce what will happen then.
     useless = command_line.overridden(plan.settings, seen) if state.is_executing else ()
     if useless:
-        yield _failure(*map(str, useless))
+        yield fail(*map(str, useless))
     elif isinstance(host.connector, LocalConnector):
-        yield _failure(f"this machine needs a reboot: seen {'; '.join(reasons)}, wanted both equal; {_BY_HAND}")
+        yield fail(f"this machine needs a reboot: seen {'; '.join(reasons)}, wanted both equal; {_BY_HAND}")
     else:
         arguments = host.current_op_global_arguments
         sudo = bool(arguments and arguments["_sudo"])
@@ -119,7 +119,7 @@ def conclude(check: str, verdicts: tuple[verdict.Verdict, ...]) -> Commands:
     logger.info(f"{host.print_prefix}{check}: {verdict.summary(verdicts)}")
     bad = [str(judged) for judged in verdicts if not judged.good]
     if bad:
-        yield _failure(*bad)
+        yield fail(*bad)
 
 
 def _list_differences(verdicts: tuple[verdict.Verdict, ...]) -> None:
@@ -128,7 +128,7 @@ def _list_differences(verdicts: tuple[verdict.Verdict, ...]) -> None:
             logger.info(f"{host.print_prefix}differs: {judged.difference}")
 
 
-def _failure(*lines: str) -> FunctionCommand:
+def fail(*lines: str) -> FunctionCommand:
     """A command that says why and fails this host alone."""
     return FunctionCommand(_say_and_fail, lines, {})
 

@@ -199,7 +199,8 @@ class Recipe(Strict):
     """A model, the kt-kernel method its experts use, how it is served, and what all of it demands of a host.
 
     inherits: the recipe that gives every field that is not named here, except `published` and `accuracy`: they are
-    of one recipe alone. method: kt-kernel's. cpu_flags: beyond what the method needs, names as in /proc/cpuinfo.
+    of one recipe alone. start_limit_s: seconds from its start until it must have generated a token; the first start
+    compiles. method: kt-kernel's. cpu_flags: beyond what the method needs, names as in /proc/cpuinfo.
     accuracy: what it costs, in words. accept: guard rail -> why it is crossed all the same. flags: more of the
     server's own flags, without the dashes. environment: variables that this model needs.
     """
@@ -217,6 +218,7 @@ class Recipe(Strict):
     sampling: Sampling = Sampling()
     api: Api
     speculation: Speculation | None = None
+    start_limit_s: Positive = 1800
     accuracy: Text
     published: Annotated[tuple[Published, ...], Field(strict=False)] = ()
     accept: dict[str, Reason] = Field(default_factory=dict)

@@ -24,6 +24,7 @@ from ktfleet.host.probe.devices import read_display_manager, read_displays
 from ktfleet.host.probe.dimms import read_dimms
 from ktfleet.host.probe.nvidia import parse_modules, read_nvidia
 from ktfleet.host.probe.packages import read_packages
+from ktfleet.host.probe.ports import read_listeners
 from ktfleet.host.probe.reader import Reader, read_live
 from ktfleet.host.probe.storage import parse_swaps, read_disks, read_mounts
 from ktfleet.host.probe.units import clock_synchronised, read_journald, read_units
@@ -61,6 +62,7 @@ def collect(
     texts: Iterable[str] = (),
     accounts: Sequence[str] = (),
     folders: Iterable[str] = (),
+    ports: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The state of the host whose files lie below `root`, in plain JSON types."""
     reader = Reader(root)
@@ -96,6 +98,7 @@ def collect(
         "journald": read_journald(reader, journald),
         **read_accounts(reader, accounts),
         "folders": read_folders(reader, folders),
+        "listeners": read_listeners(reader, ports),
         "cloud_init": read_cloud_init(reader),
         "reboot_required": read_reboot_required(reader),
         "clock_synchronised": read_live(reader, "clock_synchronised", clock_synchronised),
@@ -132,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("--text", "texts", "PATH"),
         ("--account", "accounts", "NAME_OR_NUMBER"),
         ("--folder", "folders", "PATH"),
+        ("--port", "ports", "NUMBER"),
     ):
         parser.add_argument(option, nargs="*", default=[], action="extend", dest=name, metavar=metavar)
     arguments = parser.parse_args(argv)
