@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -15,6 +16,8 @@ from ktfleet.plan.places import (
     BOOT_UNIT_ENABLED,
     BOOT_UNIT_PATH,
     COMPACTED,
+    FRONT_ENABLED,
+    FRONT_UNIT,
     FSTAB,
     IRQBALANCE_UNIT,
     LOCK,
@@ -22,6 +25,10 @@ from ktfleet.plan.places import (
     PERSISTENCED_UNIT,
     POWER_LIMIT,
     POWER_LIMIT_ENABLED,
+    SERVER_ENABLED,
+    SERVER_PROGRAM,
+    SERVER_PROGRESS,
+    SERVER_STARTED,
     SERVER_UNIT,
     STACK,
     STACK_CACHE,
@@ -32,6 +39,7 @@ from ktfleet.plan.places import (
     unit_file,
 )
 from ktfleet.plan.row import Writer
+from ktfleet.plan.server import changes as server
 from ktfleet.plan.settings import (
     BANNED_CPUS,
     COMPACTION,
@@ -56,6 +64,7 @@ from ktfleet.plan.stack import changes as stack
 from ktfleet.plan.storage import LEAST_FREE
 from ktfleet.plan.weights import fstab, proofs
 from ktfleet.plan.weights.changes import program
+from ktfleet.server.job import identity
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
@@ -101,16 +110,16 @@ FRESH: dict[str, Any] = {
     "mem_total": 252 * GIB,
     "boot": {"loader": "grub", "next_cmdline": "root=UUID=1 ro quiet"},
     "sysctl": {"kernel.numa_balancing": "1", "vm.zone_reclaim_mode": "0", "vm.swappiness": "60"},
-    "files": {**dict.fromkeys(paths()), STACK_PROGRAM: None},
+    "files": {**dict.fromkeys(paths()), STACK_PROGRAM: None, SERVER_PROGRAM: None},
     "links": {
         STACK: None,
         SYSTEM_PYTHON: "python3.11",
         **dict.fromkeys((*(unit_file(row.key) for row in TABLE if row.writer is Writer.MASK), BOOT_UNIT_ENABLED)),
-        **dict.fromkeys((PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)),
+        **dict.fromkeys((PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED, SERVER_ENABLED, FRONT_ENABLED)),
         **dict.fromkeys(TIME_SERVICES),
         TIME_SERVICES[0]: "/lib/systemd/system/systemd-timesyncd.service",
     },
-    "texts": {COMPACTED: None, LOCK: None},
+    "texts": dict.fromkeys((COMPACTED, LOCK, SERVER_STARTED, SERVER_PROGRESS)),
     "mounts": {
         path: {"mount": "/", "device": "/dev/nvme0n1p2", "type": "ext4", "read_only": False, "free": 400 * GIB}
         for path in LEAST_FREE
@@ -124,7 +133,7 @@ FRESH: dict[str, Any] = {
     "users": {},
     "groups": {},
     "folders": {account.HOME: None, STACK_CACHE: None},
-    "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}},
+    "units": {IRQBALANCE_UNIT: {"active": True}, SERVER_UNIT: {"active": False}, FRONT_UNIT: {"active": False}},
     "sysfs": {
         THP_ENABLED: "always [madvise] never",
         THP_DEFRAG: "always defer defer+madvise [madvise] never",
@@ -154,7 +163,7 @@ def converged(plan: Plan) -> HostState:
     def applied(path: str, text: str) -> str:
         return next((value for key, value in wanted.items() if fnmatchcase(path, key)), text)
 
-    return state.model_copy(
+    made = state.model_copy(
         update={
             "sysctl": {name: applied(name, text) for name, text in state.sysctl.items()},
             "sysfs": {path: applied(path, text) for path, text in state.sysfs.items()},
@@ -162,12 +171,15 @@ def converged(plan: Plan) -> HostState:
                 **{path: render(plan, path).sha256 for path in paths()},
                 **({plan.driver.keyring: "its digest"} if plan.driver else {}),
                 **({STACK_PROGRAM: stack.program().sha256} if plan.stack else {}),
+                **({SERVER_PROGRAM: server.program().sha256} if plan.server else {}),
             },
             "links": {
                 **dict.fromkeys(state.links, "/dev/null"),
                 BOOT_UNIT_ENABLED: BOOT_UNIT_PATH,
                 PERSISTENCED_ENABLED: f"/lib/systemd/system/{PERSISTENCED_UNIT}" if plan.driver else None,
                 POWER_LIMIT_ENABLED: POWER_LIMIT if limited else None,
+                SERVER_ENABLED: unit_file(SERVER_UNIT) if plan.server else None,
+                FRONT_ENABLED: unit_file(FRONT_UNIT) if plan.fronted else None,
                 SYSTEM_PYTHON: state.links[SYSTEM_PYTHON],
                 STACK: plan.stack.job.folder if plan.stack else None,
             },
@@ -188,6 +200,7 @@ def converged(plan: Plan) -> HostState:
             "boot": state.boot.model_copy(update={"next_cmdline": cmdline}),
         }
     )
+    return serving(plan, made) if plan.server else made
 
 
 def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> HostState:
@@ -198,7 +211,7 @@ def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> Hos
     files = (
         {} if job is None else {WEIGHTS: program().sha256, **dict.fromkeys(proofs(job), "proof" if weights else None)}
     )
-    return state.model_copy(
+    made = state.model_copy(
         update={
             "mounts": {**state.mounts, data.mount: mount},
             "folders": {**state.folders, data.mount: Folder(uid=account.NUMBER, gid=account.NUMBER, mode="0755")},
@@ -210,6 +223,7 @@ def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> Hos
             ),
         }
     )
+    return serving(plan, made) if plan.server and weights else made
 
 
 def _packages(plan: Plan) -> dict[str, str]:
@@ -225,12 +239,17 @@ def serving(plan: Plan, state: HostState) -> HostState:
     """The same host while the server runs, as the plan wants it."""
     wanted = {setting.key: setting.wanted for setting in plan.settings}
     tunables = {GLIBC_TUNABLES: wanted[GLIBC_TUNABLES]} if GLIBC_TUNABLES in wanted else {}
-    server = Unit(active=True, memory_swap_max=wanted[MEMORY_SWAP_MAX], environment=tunables)
+    unit = Unit(active=True, memory_swap_max=wanted[MEMORY_SWAP_MAX], environment=tunables)
     latency = wanted.get(WAKE_LATENCY)
+    told = {}
+    if plan.server:
+        link = state.links.get(plan.server.stack)
+        started = json.dumps(identity(plan.server, link, state.files.get))
+        told = {SERVER_STARTED: started, SERVER_PROGRESS: json.dumps({"state": "done"})}
     return state.model_copy(
         update={
-            "units": {**state.units, SERVER_UNIT: server},
-            "texts": {**state.texts, COMPACTED: wanted[COMPACTION]},
+            "units": {**state.units, SERVER_UNIT: unit, FRONT_UNIT: Unit(active=plan.fronted)},
+            "texts": {**state.texts, COMPACTED: wanted[COMPACTION], **told},
             "cpu_dma_latency_us": int(latency) if latency else 2_000_000_000,
         }
     )

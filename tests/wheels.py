@@ -6,7 +6,7 @@ import base64
 import hashlib
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,12 +14,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-def write_wheel(folder: Path, name: str, version: str = "1.0", code: str = "", tag: str = "py3-none-any") -> Path:
-    """One wheel with one module of its name."""
+def write_wheel(
+    folder: Path,
+    name: str,
+    version: str = "1.0",
+    code: str = "",
+    tag: str = "py3-none-any",
+    more: Mapping[str, str] | None = None,
+) -> Path:
+    """One wheel with one module of its name; `more`: further files, by their paths in it."""
     folder.mkdir(parents=True, exist_ok=True)
     path, about = folder / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": code,
+        **(more or {}),
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{about}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }

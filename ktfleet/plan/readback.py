@@ -108,9 +108,9 @@ def unread(row: Row, state: HostState) -> str | None:
         case Writer.JOURNALD:
             return _NOT_PROBED if state.journald is None else _unread_below("/etc/systemd/journald.conf", state)
         case Writer.IRQBALANCE:
-            return _unread_unit(IRQBALANCE_UNIT, state)
+            return unread_unit(IRQBALANCE_UNIT, state)
         case Writer.SERVER:
-            return _unread_unit(SERVER_UNIT, state)
+            return unread_unit(SERVER_UNIT, state)
     reasons = [state.unreadable[place] for place in _matching(state.unreadable, row.key, state)]
     if not reasons and not values(row, state):
         return _NOT_PROBED
@@ -123,7 +123,8 @@ def _unread_below(prefix: str, state: HostState) -> str | None:
     return next((why for why in reasons if why not in ABSENT), None)
 
 
-def _unread_unit(unit: str, state: HostState) -> str | None:
+def unread_unit(unit: str, state: HostState) -> str | None:
+    """Why a unit's control group could not be read; None when it was."""
     if unit not in state.units:
         return state.unreadable.get(unit, _NOT_PROBED)
     folder = f"/sys/fs/cgroup/system.slice/{unit}"

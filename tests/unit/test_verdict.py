@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ktfleet import plan, recipes, verdict
-from ktfleet.config import Data, Gpu, Hugepages, Workstation
+from ktfleet.config import Data, Gpu, Hugepages, Key, Server, Workstation
 from ktfleet.host.state import HostState, Unit
 from ktfleet.plan import Plan, files, places
 from ktfleet.plan.row import Row, Writer
@@ -31,8 +31,10 @@ EVERYTHING = Workstation(
     kernel_command_line=("mitigations", "transparent_hugepage"),
     data=Data(mount="/srv/models", label="models"),
     weights=Weights(),
+    server=Server(host="0.0.0.0", key=Key(command=("true",))),
 )
 PLAN = plan.make(workstation(), EVERYTHING, RECIPE)
+SERVED = ("server's start", "server is ready", "server's front")
 CONVERGED = serving(PLAN, with_data_disk(converged(PLAN), PLAN))
 
 
@@ -57,7 +59,7 @@ def test_a_converged_host_passes_everything() -> None:
     assert {judged.result for judged in found} == {"pass"}
     assert {judged.key for judged in found} == {
         *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
-        places.STACK_PROGRAM, KEY,
+        places.STACK_PROGRAM, KEY, places.SERVER_PROGRAM, places.SERVER_ENABLED, places.FRONT_ENABLED, *SERVED,
         places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED, "packages of driver and toolkit",
         "account ktfleet", places.WEIGHTS, "data disk", "checkpoint", "converted weights",
     }  # fmt: skip
@@ -210,7 +212,10 @@ SERVER_KEYS = [setting.key for setting in PLAN.of(Writer.SERVER)]
 
 
 def test_what_only_the_server_has_is_skipped_until_it_runs() -> None:
-    skipped = {judged.key: judged for judged in verdict.drift(PLAN, converged(PLAN)) if judged.result == "skipped"}
+    stopped = CONVERGED.model_copy(update={"units": {**CONVERGED.units, places.SERVER_UNIT: Unit(active=False)}})
+    found = verdict.drift(PLAN, stopped)
+    skipped = {judged.key: judged for judged in found if judged.result == "skipped"}
+    assert {judged.key for judged in found if judged.result == "fail"} == {"server's start"}
     assert set(skipped) == set(SERVER_KEYS)
     assert {judged.why for judged in skipped.values()} == {"the server does not run: it takes effect at its next start"}
 
@@ -256,11 +261,12 @@ def test_without_irqbalance_its_row_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(("update", "keys"), [
-    ({"units": {}}, {BANNED_CPUS, *SERVER_KEYS}),
+    ({"units": {}}, {BANNED_CPUS, *SERVER_KEYS, "server's start", "server's front"}),
     ({"apt": None}, {setting.key for setting in PLAN.of(Writer.APT)}),
     ({"journald": None}, {"SystemMaxUse"}),
     ({"unreadable": {"/etc/apt/apt.conf.d/20mine": "permission denied"}}, {s.key for s in PLAN.of(Writer.APT)}),
-    ({"unreadable": {f"/sys/fs/cgroup/system.slice/{places.SERVER_UNIT}/memory.swap.max": "busy"}}, set(SERVER_KEYS)),
+    ({"unreadable": {f"/sys/fs/cgroup/system.slice/{places.SERVER_UNIT}/memory.swap.max": "busy"}},
+     {*SERVER_KEYS, "server's start"}),
 ])  # fmt: skip
 def test_what_was_not_read_is_inconclusive(update: dict[str, Any], keys: set[str]) -> None:
     found = bad(CONVERGED.model_copy(update=update))
@@ -272,9 +278,9 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "60 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "70 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 59 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 69 pass"
     assert verdict.summary(()) == "nothing was checked"
 
 

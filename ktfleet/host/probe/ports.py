@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import struct
 
@@ -24,15 +23,15 @@ def read_listeners(reader: Reader, ports: Sequence[str]) -> list[dict[str, Any]]
     for table in TABLES if ports else ():
         for address, port, inode in reader.optional(table, parse_listening) or ():
             if str(port) in ports:
-                found.append({"address": address, "port": port, **_owner(reader, inode)})
+                found.append({"address": parse_address(address), "port": port, **_owner(reader, inode)})
     return found
 
 
 def parse_listening(text: str) -> list[tuple[str, int, str]]:
-    """(address, port, inode of the socket) of each line of /proc/net/tcp that listens."""
+    """(address as the kernel writes it, port, inode of the socket) of each line of /proc/net/tcp that listens."""
     rows = (line.split() for line in text.splitlines()[1:])
     return [
-        (parse_address(row[1].partition(":")[0]), int(row[1].partition(":")[2], 16), row[9])
+        (row[1].partition(":")[0], int(row[1].partition(":")[2], 16), row[9])
         for row in rows
         if len(row) > 9 and row[3] == LISTENS
     ]
@@ -40,8 +39,11 @@ def parse_listening(text: str) -> list[tuple[str, int, str]]:
 
 def parse_address(text: str) -> str:
     """The kernel writes the address as words of its own byte order, which is little-endian here."""
+    import ipaddress
+
     words = [int(text[start : start + 8], 16) for start in range(0, len(text), 8)]
-    return str(ipaddress.ip_address(struct.pack("<%dI" % len(words), *words)))
+    address = ipaddress.ip_address(struct.pack("<%dI" % len(words), *words))
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _owner(reader: Reader, inode: str) -> dict[str, Any]:

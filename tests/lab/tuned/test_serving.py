@@ -23,7 +23,8 @@ ctypes.memset(weights, 1, 64 << 20)
 open("/run/stand-in", "w").close()
 time.sleep(9999)
 END
-cat > /etc/systemd/system/ktfleet-server.service <<'END'
+mkdir -p /run/systemd/system
+cat > /run/systemd/system/ktfleet-server.service <<'END'
 [Service]
 ExecStart=/usr/bin/python3 /usr/local/bin/stand-in
 END

@@ -35,6 +35,8 @@ def test_the_template_paths_are_the_destinations_that_the_changes_write() -> Non
     written |= {places.SERVER_HOST, places.LATENCY_UNIT, places.COMPACT_MEMORY}
     written |= {places.WEIGHTS_JOB, *map(places.unit_file, (places.DOWNLOAD_UNIT, places.CONVERT_UNIT))}
     written |= {places.STACK_JOB, places.unit_file(places.STACK_UNIT)}
+    written |= {places.SERVER_JOB, places.unit_file(places.SERVER_UNIT)}
+    written |= {places.FRONT_CONFIGURATION, places.unit_file(places.FRONT_UNIT)}
     assert set(files.paths()) == written | set(places.SYSFS.values())
 
 

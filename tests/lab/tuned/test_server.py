@@ -1,0 +1,164 @@
+"""The server as a service, in order: first start, left alone, started again once, killed, rebooted, refused, gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ktfleet import recipes
+from ktfleet.plan.server.proven import LAUNCH, READY
+from ktfleet.sources import Stack
+from tests import servers, wheels
+from tests.lab import gateway
+from tests.lab.deploying import NO_REBOOT, Run, pyinfra
+from tests.lab.machine import Machine
+
+pytestmark = pytest.mark.lab
+
+RECIPE = recipes.load("tests/lab/recipe.toml")
+FOLDER = f"/srv/models/{RECIPE.model}"
+UNIT = "ktfleet-server.service"
+MAIN = f"systemctl show -p MainPID --value {UNIT}"
+CHILD = f"pgrep -P $({MAIN})"
+LATENCY = "od -An -td4 /dev/cpu_dma_latency"
+LIMIT_S = 180
+ENVIRONMENT_BYTES = 50_000_000
+FATAL = "Core 2 inside NUMA node 1 not found"
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine, and the packages that it can get while a deploy runs."""
+
+    machine: Machine
+    folder: Path
+    lock: Path
+
+    def deploy(self, deploy: str = "tests/lab/only_server.py", **override: Any) -> Run:
+        stack = Stack(lock=str(self.lock), index=f"{gateway.URL}/simple", bytes=ENVIRONMENT_BYTES)
+        data = ("--data", f"stack={stack.model_dump_json(exclude_none=True)}")
+        more = ("--data", f"override={json.dumps(override)}") if override else ()
+        with gateway.serving(self.machine.folder, self.folder):
+            return pyinfra(self.machine, deploy, *NO_REBOOT, *data, *more)
+
+    def main(self) -> str:
+        return self.machine.run(MAIN).stdout.strip()
+
+    def serves(self) -> bool:
+        told = self.machine.run("cat /run/ktfleet-server/progress.json", check=False).stdout
+        return (
+            '"state": "done"' in told
+            and self.machine.run(f"systemctl -q is-active {UNIT}", check=False).returncode == 0
+        )
+
+
+@pytest.fixture(scope="module")
+def host(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    folder = tmp_path_factory.mktemp("server")
+    lock = folder / "lock.txt"
+    lock.write_text(wheels.lock(servers.write_server(folder)))
+    wheels.publish(folder)
+    machine.run(f"mkdir -p '{FOLDER}'", sudo=True)
+    yield Host(machine, folder, lock)
+    machine.run(f"rm -r '{FOLDER}' /opt/ktfleet", sudo=True)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    for _ in range(LIMIT_S):
+        if true():
+            return
+        time.sleep(1)
+    raise AssertionError(f"not true after {LIMIT_S} s")
+
+
+def test_a_first_deploy_serves(host: Host) -> None:
+    run = host.deploy("deploy.py")
+    assert run.code == 0, run.said
+    assert run.results("fail", "inconclusive") == set()
+    assert run.results("pass") >= {LAUNCH, READY, "MemorySwapMax", "cpu_dma_latency", "compact_memory"}
+    job = json.loads(host.machine.run("cat /etc/ktfleet/server.json").stdout)
+    variables = host.machine.run(f"tr '\\0' '\\n' </proc/$({CHILD})/environ", sudo=True).stdout
+    assert dict(line.split("=", 1) for line in variables.splitlines()) == job["environment"], "nothing is inherited"
+    status = host.machine.run(f"grep -h Cpus_allowed_list /proc/$({CHILD})/status").stdout.split()
+    assert status[1:] == [job["cpus"]] == ["1,3,5,7"], "qemu numbers siblings 0-1: workers have the even CPUs"
+    assert host.machine.run(f"ps -o user= -p $({CHILD})").stdout.strip() == "ktfleet"
+
+
+def test_a_second_deploy_leaves_it_alone(host: Host) -> None:
+    before = host.main()
+    run = host.deploy("deploy.py")
+    assert (run.code, run.changed, host.main()) == (0, 0, before), run.said
+
+
+def test_the_check_asks_it(host: Host) -> None:
+    run = host.deploy("checks/server.py")
+    assert run.code == 0, run.said
+    assert "server: 3 pass" in run.said
+
+
+def test_a_changed_field_of_the_recipe_restarts_it_once(host: Host) -> None:
+    before = host.main()
+    run = host.deploy(context={"running_requests": 1})
+    assert run.code == 0, run.said
+    assert "the server is started: another command line" in run.said
+    after = host.main()
+    assert after != before
+    assert host.deploy(context={"running_requests": 1}).changed == 0
+    assert host.main() == after
+
+
+def test_a_killed_one_comes_back(host: Host) -> None:
+    before = host.main()
+    host.machine.run(f"kill -9 $({MAIN})", sudo=True)
+    wait_until(lambda: host.main() not in ("0", before) and host.serves())
+    assert host.machine.run(LATENCY, sudo=True).stdout.strip() == "20", "the cap came back with it"
+
+
+def test_after_a_reboot_it_serves_without_a_controller(host: Host) -> None:
+    host.machine.reboot()
+    wait_until(host.serves)
+    run = host.deploy("checks/drift.py", context={"running_requests": 1})
+    assert run.results("pass") >= {LAUNCH, READY}, run.said
+
+
+def test_a_port_that_is_taken_is_refused_and_the_old_server_goes_on(host: Host) -> None:
+    before = host.main()
+    taken = "systemd-run -q --unit=taken python3 -m http.server --bind 127.0.0.1 30500"
+    host.machine.run(f"{taken} && timeout 60 sh -c 'until ss -ltn | grep -q 30500; do sleep 1; done'", sudo=True)
+    run = host.deploy("checks/drift.py")
+    assert "in use" not in run.said
+    with gateway.serving(host.machine.folder, host.folder):
+        stack = Stack(lock=str(host.lock), index=f"{gateway.URL}/simple").model_dump_json(exclude_none=True)
+        data = ("--data", f"stack={stack}", "--data", 'server={"port": 30500}')
+        run = pyinfra(host.machine, "tests/lab/only_server.py", *NO_REBOOT, *data)
+    assert run.code != 0
+    assert "port 30500 is in use: seen python3 (pid " in run.said, run.said
+    assert "Nothing was touched." in run.said
+    assert host.main() == before
+
+
+def test_a_fatal_line_ends_the_wait_with_its_translation(host: Host) -> None:
+    run = host.deploy(environment={"STAND_IN": json.dumps({"says": [FATAL]})})
+    assert run.code != 0
+    assert (
+        f"a worker found no core of its own: it runs anywhere and slows all others, tenfold: seen '{FATAL}'" in run.said
+    )
+
+
+def test_an_end_is_one_line(host: Host) -> None:
+    run = host.deploy(environment={"STAND_IN": json.dumps({"ends": "RuntimeError: no such thing"})})
+    assert run.code != 0
+    assert "the server ended: seen exit status 1; its last word: 'RuntimeError: no such thing'" in run.said, run.said
+
+
+def test_without_a_stack_in_the_configuration_it_is_gone(host: Host) -> None:
+    run = pyinfra(host.machine, "deploy.py", *NO_REBOOT)
+    assert run.proven, run.said
+    assert host.machine.run(f"systemctl is-active {UNIT}", check=False).stdout.strip() == "inactive"
+    assert host.machine.run(f"ls /etc/systemd/system/{UNIT}", check=False).returncode != 0
