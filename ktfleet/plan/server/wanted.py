@@ -41,5 +41,5 @@ def skipped(state: HostState, config: Workstation, recipe: Recipe, pools: int) -
         return None
     missing = [folder for folder in launch.folders(config, recipe, pools) if state.folders.get(folder) is None]
     if missing:
-        return f"nothing is served: the configuration says weights = None, and the host has no folder {missing[0]}"
+        return f"nothing is served: the configuration says weights = None, and the host has no {missing[0]}"
     return None

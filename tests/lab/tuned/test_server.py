@@ -57,6 +57,14 @@ class Host:
             and self.machine.run(f"systemctl -q is-active {UNIT}", check=False).returncode == 0
         )
 
+    def wait_until(self, true: Callable[[], bool]) -> None:
+        for _ in range(LIMIT_S):
+            if true():
+                return
+            time.sleep(1)
+        seen = self.machine.run(f"systemctl status {UNIT}; journalctl -n 60 --no-pager", sudo=True, check=False).stdout
+        raise AssertionError(f"not true after {LIMIT_S} s:\n{seen}")
+
 
 @pytest.fixture(scope="module")
 def host(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
@@ -67,14 +75,6 @@ def host(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     machine.run(f"mkdir -p '{FOLDER}'", sudo=True)
     yield Host(machine, folder, lock)
     machine.run(f"rm -r '{FOLDER}' /opt/ktfleet", sudo=True)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    for _ in range(LIMIT_S):
-        if true():
-            return
-        time.sleep(1)
-    raise AssertionError(f"not true after {LIMIT_S} s")
 
 
 def test_a_first_deploy_serves(host: Host) -> None:
@@ -116,13 +116,13 @@ def test_a_changed_field_of_the_recipe_restarts_it_once(host: Host) -> None:
 def test_a_killed_one_comes_back(host: Host) -> None:
     before = host.main()
     host.machine.run(f"kill -9 $({MAIN})", sudo=True)
-    wait_until(lambda: host.main() not in ("0", before) and host.serves())
+    host.wait_until(lambda: host.main() not in ("0", before) and host.serves())
     assert host.machine.run(LATENCY, sudo=True).stdout.strip() == "20", "the cap came back with it"
 
 
 def test_after_a_reboot_it_serves_without_a_controller(host: Host) -> None:
     host.machine.reboot()
-    wait_until(host.serves)
+    host.wait_until(host.serves)
     run = host.deploy("checks/drift.py", context={"running_requests": 1})
     assert run.results("pass") >= {LAUNCH, READY}, run.said
 

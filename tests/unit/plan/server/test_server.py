@@ -64,8 +64,8 @@ def test_what_must_not_stand_in_the_unit_does_not(recipe: str, threads: int) -> 
     wanted = made(workstation(threads=threads), recipe=recipe)
     unit = text(wanted, places.unit_file(places.SERVER_UNIT))
     lines = [line for line in unit.splitlines() if not line.startswith("#")]
-    for word in ("NUMAPolicy", "NUMAMask", "AllowedCPUs", "AllowedMemoryNodes", "LimitMEMLOCK=infinity", "PassEnvironment",
-                 "EnvironmentFile", "Environment=", "None", "api-key"):  # fmt: skip
+    for word in ("NUMAPolicy", "NUMAMask", "AllowedCPUs", "AllowedMemoryNodes", "LimitMEMLOCK=infinity",
+                 "PassEnvironment", "EnvironmentFile", "Environment=", "None", "api-key"):  # fmt: skip
         assert not any(word in line for line in lines), word
     assert f"CPUAffinity={cpu_lists.ranges(wanted.launch.cpus)}" in lines
     job = parse_job(text(wanted, places.SERVER_JOB))
@@ -89,7 +89,7 @@ def test_without_packages_or_weights_nothing_is_served_and_it_is_said() -> None:
         ({"stack": None}, "nothing is served: the configuration says stack = None"),
         (
             {"weights": None},
-            f"nothing is served: the configuration says weights = None, and the host has no folder {folder}",
+            f"nothing is served: the configuration says weights = None, and the host has no {folder}",
         ),
     ):
         wanted = made(**config)
@@ -220,8 +220,8 @@ def test_a_front_that_stands_still_fails() -> None:
 
 @pytest.mark.parametrize(("listener", "server", "line"), [
     ({"address": "127.0.0.1", "port": 30000, "pid": 812, "name": "vllm", "unit": "vllm.service"}, {},
-     "port 30000 is in use: seen vllm (pid 812, vllm.service) on 127.0.0.1, wanted nobody on 127.0.0.1; stop it, or set "
-     "server.port"),
+     "port 30000 is in use: seen vllm (pid 812, vllm.service) on 127.0.0.1, wanted nobody on 127.0.0.1; stop it, or "
+     "set server.port"),
     ({"address": "::", "port": 30000, "pid": 812, "name": "vllm"}, {}, "seen vllm (pid 812) on ::"),
     ({"address": "0.0.0.0", "port": 30000}, {}, "seen somebody on 0.0.0.0"),
     ({"address": "127.0.0.1", "port": 30001, "pid": 1, "name": "x"}, {"server": PUBLIC}, "port 30001 is in use"),
