@@ -223,7 +223,7 @@ def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> Hos
             ),
         }
     )
-    return serving(plan, made) if plan.server and weights else made
+    return serving(plan, made) if plan.server and weights and state.units[SERVER_UNIT].active else made
 
 
 def _packages(plan: Plan) -> dict[str, str]:

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ktfleet import plan, recipes
-from ktfleet.config import Data, Gpu, Workstation
+from ktfleet.config import Data, Gpu, Key, Server, Workstation
 from ktfleet.host.state import Unit
 from ktfleet.plan import changes, files, places
 from ktfleet.plan.files import File
 from ktfleet.plan.gpu import changes as gpu
+from ktfleet.plan.server import changes as server
 from ktfleet.plan.settings import BANNED_CPUS, GOVERNOR
 from ktfleet.plan.stack import changes as stack
 from ktfleet.plan.weights import changes as weights
@@ -74,10 +75,12 @@ def test_a_fresh_host_gets_each_change() -> None:
 
 @pytest.mark.parametrize("path", [path for path in files.paths() if path != places.COMMAND_LINE])
 def test_each_file_is_placed_by_exactly_one_change(path: str) -> None:
-    wanted = made(gpu=LIMITED, data=Data(mount="/srv/models", label="models"), weights=Weights())
+    public = Server(key=Key(command=("true",)))
+    wanted = made(gpu=LIMITED, data=Data(mount="/srv/models", label="models"), weights=Weights(), server=public)
     state = with_data_disk(converged(wanted), wanted)
     state = state.model_copy(update={"files": {**state.files, path: "other"}})
-    commands = [command for change in EVERY for command in change(wanted, state)]
+    every = (*EVERY, server.enable, server.serve_front)
+    commands = [command for change in every for command in change(wanted, state)]
     assert sum(f" {path}" in command and "mv -f" in command for command in commands) == 1
 
 
