@@ -196,10 +196,12 @@ def test_a_disk_that_fills_up_in_the_conversion_is_one_line(
     with running(machine, settings, log) as run:
         converting(machine, run, log)
         machine.run(FILL, sudo=True)
-        assert run.wait(LIMIT_S) != 0
-    assert "the conversion failed: seen no space left on the disk, wanted converted weights;" in log.read_text()
-    assert not there(machine, SHARDS)
+        code = run.wait(LIMIT_S)
     machine.run("rm /srv/models/fill", sudo=True)
+    said = log.read_text()
+    assert code != 0, said
+    assert "the conversion failed: seen no space left on the disk, wanted converted weights;" in said, said
+    assert not there(machine, SHARDS)
 
 
 def test_the_next_run_converts(machine: Machine, hub: hubs.Hub, settings: tuple[str, ...]) -> None:
