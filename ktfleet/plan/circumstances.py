@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan
 from ktfleet.plan.places import STACK
+from ktfleet.plan.readback import unread_link
 
 Circumstance = Literal["plan", "boot", "kernel", "driver", "stack", "weights", "recipe"]
 ALL: tuple[Circumstance, ...] = get_args(Circumstance)
@@ -20,13 +21,15 @@ HOST: tuple[Circumstance, ...] = ("plan", "boot", "kernel")
 CARD: tuple[Circumstance, ...] = ("plan", "boot", "kernel", "driver")
 """For what the card does by itself."""
 
+DRIVER_VERSION = "/sys/module/nvidia/version"
+
 _NONE = "none"
 
 
 def circumstances(plan: Plan, state: HostState) -> dict[Circumstance, str] | None:
     """Each of them as text, long ones as a digest. None: one cannot be told, so no measurement can be kept."""
     boot, kernel = state.kernel.boot_id, state.kernel.release
-    if boot is None or kernel is None or STACK in state.unreadable:
+    if boot is None or kernel is None or DRIVER_VERSION in state.unreadable or unread_link(STACK, state):
         return None
     return {
         "plan": _digest(_decided(plan)),

@@ -9,7 +9,7 @@ import pytest
 from ktfleet import plan, recipes
 from ktfleet.config import Hugepages, Server, Workstation
 from ktfleet.host.state import HostState, Nvidia
-from ktfleet.plan.circumstances import ALL, CARD, HOST, circumstances
+from ktfleet.plan.circumstances import ALL, CARD, DRIVER_VERSION, HOST, circumstances
 from ktfleet.plan.places import STACK
 from tests.states import converged, workstation
 
@@ -65,7 +65,12 @@ def test_huge_pages_are() -> None:
     assert "plan" in differing(of(), of(Workstation(hugepages=Hugepages(policy="off"))))
 
 
-@pytest.mark.parametrize("unread", [booted(boot_id=None), booted(release=None), {"unreadable": {STACK: "no rights"}}])
+@pytest.mark.parametrize("unread", [
+    booted(boot_id=None),
+    booted(release=None),
+    {"unreadable": {DRIVER_VERSION: "no rights"}},
+    {"links": {}, "unreadable": {STACK: "no rights"}},
+])  # fmt: skip
 def test_what_cannot_be_told_keeps_nothing(unread: dict[str, Any]) -> None:
     made = plan.make(workstation(), Workstation(), recipes.load(TOP_6))
     state: HostState = converged(made).model_copy(update=unread)
