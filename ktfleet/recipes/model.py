@@ -105,8 +105,9 @@ class Offload(Strict):
     each pool; None: the pool's own number. top_k: experts computed for each decoded token; None: all that the router
     picks. adaptive: where the router is sure, fewer; None: always top_k. count_routing: the server writes how often
     each expert was computed, for placement_file. clamp: the model's SwiGLU limit is kept. gpu_experts: of each layer,
-    on the GPU. placement: which ones; "frequency" takes them from placement_file. deferred: experts of a token whose result may
-    come one layer later. gpu_prefill_threshold: prompts of more tokens are computed on the GPU, layer by layer.
+    on the GPU. placement: which ones; "frequency" takes them from placement_file. deferred: experts of a token whose
+    result may come one layer later. gpu_prefill_threshold: prompts of more tokens are computed on the GPU, layer by
+    layer.
     """
 
     cpuinfer: Positive | None = None

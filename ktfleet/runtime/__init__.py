@@ -8,6 +8,11 @@ overlay. So everything is checked and put in place here, before anything else of
 import os
 
 if os.environ.get("SGLANG_EXTERNAL_MODEL_PACKAGE") == __name__:
-    from ktfleet.runtime.start import start
+    try:
+        from ktfleet.runtime.start import start
+    except Exception as error:
+        seen = " ".join(f"{type(error).__name__}: {error}".split())
+        line = f"its modules: seen {seen}, wanted all of them to load; run deploy.py again"
+        raise SystemExit(f"ktfleet overlay: {line}") from error
 
     start()
