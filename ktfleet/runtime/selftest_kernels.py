@@ -43,7 +43,7 @@ class Layer:
 
         kernel = amx.AMXInt4_MOE if method == "AMXINT4" else amx._select_mxfp4_backend()
         if kernel is None:
-            raise SystemExit(f"this CPU has no kernel for {method}")
+            raise SystemExit("this CPU has no kernel for it")
         pool = extension.WorkerPoolConfig()
         pool.subpool_count, pool.subpool_numa_map, pool.subpool_thread_count = 1, [0], [1]
         self.cpu = extension.CPUInfer(pool)
