@@ -29,7 +29,7 @@ from ktfleet.pyinfra_api.upload import place
 from ktfleet.stack.install import LOCK
 
 CHECK = "stack"
-LIMIT_S = 3600
+LIMIT_S = 4500
 """Of the whole proof, with what it compiles for a card the first time. Each step has a shorter limit of its own."""
 
 PROOF = f"{MEASURE}/stack.py"

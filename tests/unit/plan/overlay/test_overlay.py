@@ -15,6 +15,7 @@ from ktfleet import plan, recipes, verdict
 from ktfleet.config import Workstation
 from ktfleet.plan import Plan
 from ktfleet.plan.overlay import changes, overlay, wanted
+from ktfleet.plan.overlay.proven import KEY
 from ktfleet.plan.places import OVERLAYS
 from ktfleet.plan.request import request
 from ktfleet.problem import Refused
@@ -47,8 +48,10 @@ def test_a_changed_file_is_seen_and_put_back() -> None:
     (command,) = changes.place(found, spoiled)
     assert path in command
     bad = [each.key for each in verdict.drift(found, spoiled) if each.result == "fail"]
-    assert bad == [path]
-    assert not [each for each in verdict.drift(found, state) if each.key.startswith(OVERLAYS) and not each.good]
+    assert bad == [KEY]
+    assert [str(each) for each in verdict.drift(found, state) if each.key == KEY] == [f"{KEY}: {wanted.folder()}"]
+    unread = state.model_copy(update={"unreadable": {**state.unreadable, path: "permission denied"}})
+    assert [each.result for each in verdict.drift(found, unread) if each.key == KEY] == ["inconclusive"]
 
 
 @pytest.mark.parametrize(("name", "config"), [("dsv4-flash-mxfp4", {}), ("dsv4-flash-amxint4", {"stack": None})])
