@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, cast
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, account, command_line, readback
 from ktfleet.plan.files import File, paths, render
+from ktfleet.plan.overlay import proven as overlay_proven
 from ktfleet.plan.places import BOOT_UNIT_ENABLED, DPKG_STATUS, PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED
 from ktfleet.plan.row import Setting, Writer
 from ktfleet.plan.stack import changes as stack
@@ -177,7 +179,8 @@ def _jobs(plan: Plan, state: HostState) -> Iterator[Verdict]:
         yield _file(weights.program(), state)
     if plan.stack is not None:
         yield _file(stack.program(), state)
-    for claim in (*proven.claims(plan, state), *stack_proven.claims(plan, state)):
+    found = (claims(plan, state) for claims in (proven.claims, stack_proven.claims, overlay_proven.claims))
+    for claim in chain.from_iterable(found):
         result: Result = "inconclusive" if claim.good is None else "pass" if claim.good else "fail"
         yield Verdict(claim.key, result, claim.seen, claim.wanted, claim.why)
 

@@ -15,6 +15,7 @@ from ktfleet.plan import (
     launch,
     memory,
     notes,
+    overlay,
     readback,
     refusals,
     stack,
@@ -53,6 +54,7 @@ class Plan:
     launch: launch.Launch
     weights: Job | None
     stack: stack.Installation | None
+    overlay: overlay.Overlay | None
 
     def of(self, writer: Writer, concern: str | None = None) -> tuple[Setting, ...]:
         """The settings of one writer, and of one concern if given: what templates and tasks ask for."""
@@ -88,6 +90,7 @@ class Plan:
             if self.weights
             else None,
             "stack": self.stack.job.folder if self.stack else None,
+            "overlay": self.overlay.folder if self.overlay else None,
             "settings": [
                 {"key": s.key, "wanted": s.wanted, "why": s.row.why, "source": s.row.source} for s in self.settings
             ],
@@ -118,6 +121,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         launch=started,
         weights=weights.job(config, recipe, division.cpuinfer or 1),
         stack=stack.installation(state, config),
+        overlay=overlay.overlay(recipe),
     )
 
 
