@@ -42,23 +42,21 @@ def apart(work: Callable[[], Any], limit_s: float) -> Outcome:
         return Outcome(None, f"it ran for more than {limit_s:g} s", said)
     if os.WIFSIGNALED(status):
         return Outcome(None, f"killed by {signal.Signals(os.WTERMSIG(status)).name}", said)
-    if status or not text:
-        return Outcome(None, (said.splitlines() or [f"it ended with {status}"])[-1][:300], said)
-    return Outcome(json.loads(text), "", said)
+    told_back = json.loads(text) if text else {"why": f"it ended by itself, with {os.WEXITSTATUS(status)}"}
+    return Outcome(told_back.get("value"), told_back.get("why", ""), said)
 
 
 def _work(work: Callable[[], Any], answer: IO[bytes], told: IO[bytes]) -> None:
     """In the child; it ends here, whatever happens: what is the parent's is not cleaned up twice."""
-    code = 1
     try:
         for stream in (1, 2):
             os.dup2(told.fileno(), stream)
-        os.write(answer.fileno(), json.dumps(work()).encode())
-        code = 0
+        result = {"value": work()}
     except BaseException as error:
-        os.write(2, f"\n{type(error).__name__}: {error}\n".encode(errors="replace"))
-    finally:
-        os._exit(code)
+        result = {"why": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+    answer.write(json.dumps(result).encode())
+    answer.flush()
+    os._exit(0)
 
 
 def _ended(child: int, limit_s: float) -> bool:

@@ -23,7 +23,12 @@ GROUP = 32
 """Weights that share a scale in MXFP4."""
 KERNELS = {"AMXINT4": ("AMXInt4_MOE",), "MXFP4": ("AMXFP4_KGroup_MOE", "AVX2MXFP4_MOE")}
 """kt-kernel's method -> its classes in the order in which kt_kernel 0.7.2 takes the first that is compiled in."""
+MOST_TOKENS = 32
+"""Of one call that a layer has room for: AMXINT4 takes a multiple of 32 alone."""
 PROJECTIONS = ("gate", "up", "down")
+STARTS = 8
+"""Of pools until each one's first worker is bound. kt-kernel binds it while that thread reads the topology, which may
+put back what was before: seen in about one of 20 starts on a busy machine with two CPUs (0.7.2)."""
 DISTINCT = 4
 """Experts that differ; the others hold the same numbers in memory of their own."""
 
@@ -92,10 +97,14 @@ class Pools:
         wanted.subpool_count = len(workers)
         wanted.subpool_numa_map = list(range(len(workers)))
         wanted.subpool_thread_count = list(workers)
-        self.workers = tuple(workers)
-        before = threads()
-        self.infer = extension.CPUInfer(wanted)
-        self.threads = {thread: name for thread, name in threads().items() if thread not in before}
+        self.workers, self.infer = tuple(workers), None
+        for _ in range(STARTS):
+            self.infer = None  # its threads end before new ones are counted
+            before = threads()
+            self.infer = extension.CPUInfer(wanted)
+            self.threads = {thread: name for thread, name in threads().items() if thread not in before}
+            if not any("_m_" in name and len(cpus) > 1 for name, cpus in workers_of(self).items()):
+                break
 
     def do(self, task: Any) -> None:
         """Submit a task and wait for its end."""
@@ -116,7 +125,7 @@ class Layer:
         config = extension.moe.MOEConfig(
             shape.experts, shape.top_k, shape.hidden, shape.intermediate, self.nowhere_else.address
         )
-        config.pool, config.max_len, config.layer_idx = pools.infer.backend_, 1, 0
+        config.pool, config.max_len, config.layer_idx = pools.infer.backend_, MOST_TOKENS, 0
         config.swiglu_limit = shape.limit
         dice = random.Random(seed)
         self.whole = whole(shape, dice) if exact and method == "AMXINT4" else {}
