@@ -97,7 +97,8 @@ class Pools:
         wanted.subpool_count = len(workers)
         wanted.subpool_numa_map = list(range(len(workers)))
         wanted.subpool_thread_count = list(workers)
-        self.workers, self.infer = tuple(workers), None
+        self.workers = tuple(workers)
+        self.infer: Any = None
         for _ in range(STARTS):
             self.infer = None  # its threads end before new ones are counted
             before = threads()
