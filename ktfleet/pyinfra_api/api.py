@@ -10,7 +10,9 @@ from ktfleet.judge.api import Wanted, begun, judge
 from ktfleet.measure.api import Order
 from ktfleet.measure.api_record import SCHEMA, Record
 from ktfleet.plan import Plan
+from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS, STACK_PYTHON
+from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
 from ktfleet.pyinfra_api.operations import Commands, conclude
 
@@ -19,10 +21,16 @@ LIMIT_S = 1800
 
 
 @operation()
-def check_api(plan: Plan) -> Commands:
-    """Try every feature, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+def check_api(plan: Plan, again: bool = False) -> Commands:
+    """Try every feature, judge, store the verdicts, fail on a bad one. While preparing: nothing.
+
+    again: although an earlier trial still holds.
+    """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the server's interface is tried when this runs")
+        return
+    holds_for = kept.circumstances_of(plan, ALL)
+    if not again and kept.still_holds("api", plan, holds_for):
         return
     results.store(host.name, "api", begun())
     yield from place_measurements()
@@ -30,7 +38,7 @@ def check_api(plan: Plan) -> Commands:
     order = Order(plan.config.server.url, named.model_name)
     record = host.get_fact(TriedApi, order, _ignore_errors=True)
     known = Wanted(named.model_name, named.tool_call_parser is not None, named.reasoning_parser is not None)
-    yield from conclude("api", judge(known, record))
+    yield from conclude("api", judge(known, record), holds_for)
 
 
 class TriedApi(Measured):
