@@ -108,12 +108,9 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.close_connection = True
             for delta in _pieces(message):
-                choice = {
-                    "index": 0,
-                    "finish_reason": None,
-                    **({"text": delta["content"]} if "prompt" in asked else {"delta": delta}),
-                }
-                self.wfile.write(f"data: {json.dumps({**common, 'usage': None, 'choices': [choice]})}\n\n".encode())
+                part = {"text": delta["content"]} if "prompt" in asked else {"delta": delta}
+                data = {**common, "usage": None, "choices": [{"index": 0, "finish_reason": None, **part}]}
+                self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
             last = {"index": 0, "finish_reason": finish, "text": "", "delta": {}}
             self.wfile.write(f"data: {json.dumps({**common, 'choices': [last]})}\n\ndata: [DONE]\n\n".encode())
             return

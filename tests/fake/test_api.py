@@ -34,7 +34,7 @@ TRIES = {
 def check(measured: Any) -> tuple[bool, MeasuredHost]:
     fake = MeasuredHost("ws01", converged(PLAN), measured=measured)
     with fleet(fake, connector=Connector) as (state, _):
-        return execute(state, [(api.check, PLAN, True)]), fake
+        return execute(state, [(api.check, PLAN)]), fake
 
 
 def test_it_runs_with_the_servers_python_as_the_services_user() -> None:

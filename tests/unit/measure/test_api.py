@@ -15,8 +15,8 @@ from ktfleet.verdict import Verdict
 from tests.engine import engine
 
 WANTED = Wanted("tiny", tools=True, reasoning=True)
-FEATURES = ("models", "chat", "chat, stream", "completion", "completion, stream", "tool", "tool, stream", "tool, result",
-            "reasoning", "reasoning, stream")  # fmt: skip
+ANSWERS = ("chat", "chat, stream", "completion", "completion, stream")
+FEATURES = ("models", *ANSWERS, "tool", "tool, stream", "tool, result", "reasoning", "reasoning, stream")
 
 
 def tried(**how: Any) -> Record:
@@ -56,7 +56,9 @@ def test_what_the_recipe_does_not_promise_is_skipped(good: Record) -> None:
 
 
 def changed(record: Record, name: str, **fields: Any) -> Record:
-    return record.model_copy(update={"tries": {**record.tries, name: record.tries[name].model_copy(update=fields)}})
+    data = record.model_dump(by_alias=True)
+    data["tries"][name].update(fields)
+    return Record.model_validate(data)
 
 
 @pytest.mark.parametrize(("name", "fields", "result"), [
@@ -74,8 +76,7 @@ def changed(record: Record, name: str, **fields: Any) -> Record:
     ("reasoning", {"text": "", "finish": "length"}, "inconclusive"),
 ])  # fmt: skip
 def test_each_fault_has_its_verdict(good: Record, name: str, fields: dict[str, Any], result: str) -> None:
-    data = changed(good, name, **fields).model_dump(by_alias=True)
-    assert results(Record.model_validate(data))[name.replace("_", ", ")].result == result
+    assert results(changed(good, name, **fields))[name.replace("_", ", ")].result == result
 
 
 def test_what_was_not_tried_is_no_pass(good: Record) -> None:
