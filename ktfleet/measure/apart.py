@@ -51,10 +51,10 @@ def _work(work: Callable[[], Any], answer: IO[bytes], told: IO[bytes]) -> None:
     try:
         for stream in (1, 2):
             os.dup2(told.fileno(), stream)
-        result = {"value": work()}
+        result = json.dumps({"value": work()})
     except BaseException as error:
-        result = {"why": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
-    answer.write(json.dumps(result).encode())
+        result = json.dumps({"why": " ".join(f"{type(error).__name__}: {error}".split())[:300]})
+    answer.write(result.encode())
     answer.flush()
     os._exit(0)
 
