@@ -50,6 +50,7 @@ from ktfleet.host import bundle, probe
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
+from ktfleet.plan.overlay import changes as overlay
 from ktfleet.plan.places import (
     BEFORE,
     BOOT_UNIT,
@@ -177,6 +178,8 @@ def _write_stack(folder: Path, made: Plan) -> None:
     put(folder, made.stack.job.complete, made.stack.job.name)
     link(folder, STACK, made.stack.job.folder)
     put(folder, STACK_PROGRAM, stack.program().content or "")
+    for file in overlay.files(made):
+        put(folder, file.path, file.content or "")
 
 
 def converged_tree(folder: Path) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -34,20 +34,29 @@ class HostResults:
 
 @dataclass(frozen=True)
 class Check:
-    """One check's latest run. `taken` is UTC, ISO 8601; `commit` the git commit of ktfleet that judged."""
+    """One check's latest run. `taken` is UTC, ISO 8601; `commit` the git commit of ktfleet that judged; `holds_for`
+    what the measurement holds for (see plan/circumstances.py), None where it is to be taken again anyway."""
 
     taken: str
     commit: str
     verdicts: tuple[Verdict, ...]
+    holds_for: dict[str, str] | None = None
 
 
-def store(host: str, check: str, verdicts: tuple[Verdict, ...], folder: Path | None = None) -> None:
+def store(
+    host: str,
+    check: str,
+    verdicts: tuple[Verdict, ...],
+    folder: Path | None = None,
+    holds_for: Mapping[str, str] | None = None,
+) -> None:
     """Write one check's verdicts, replacing that check's previous ones."""
     path = _path(host, folder)
     kept = _kept(path)
     checks = kept.setdefault("checks", {})
     taken = datetime.now(UTC).isoformat(timespec="seconds")
-    checks[check] = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
+    stored = {"taken": taken, "commit": _commit(), "verdicts": [asdict(verdict) for verdict in verdicts]}
+    checks[check] = {**stored, "holds_for": dict(holds_for)} if holds_for is not None else stored
     _write(path, host, kept)
 
 
@@ -59,11 +68,15 @@ def store_worksheet(host: str, items: tuple[Item, ...], folder: Path | None = No
 
 def verdicts(host: str, folder: Path | None = None) -> dict[str, tuple[Verdict, ...]]:
     """One host's verdicts by check; none when there are no results of it, or they cannot be read."""
+    return {name: check.verdicts for name, check in checks(host, folder).items()}
+
+
+def checks(host: str, folder: Path | None = None) -> dict[str, Check]:
+    """One host's checks by name; none when there are no results of it, or they cannot be read."""
     try:
-        found = _host(json.loads(_path(host, folder).read_text(encoding="utf-8")))
+        return _host(json.loads(_path(host, folder).read_text(encoding="utf-8"))).checks
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-    return {name: check.verdicts for name, check in found.checks.items()}
 
 
 def store_figure(host: str, name: str, value: float, folder: Path | None = None) -> None:
@@ -129,7 +142,12 @@ def load(folder: Path | None = None) -> Iterator[HostResults]:
 
 def _host(data: dict[str, Any]) -> HostResults:
     checks = {
-        name: Check(check["taken"], check["commit"], tuple(Verdict(**verdict) for verdict in check["verdicts"]))
+        name: Check(
+            check["taken"],
+            check["commit"],
+            tuple(Verdict(**verdict) for verdict in check["verdicts"]),
+            _texts(check["holds_for"]) if "holds_for" in check else None,
+        )
         for name, check in data["checks"].items()
     }
     worksheet = tuple(Item(**item) for item in data.get("worksheet", []))
@@ -143,6 +161,12 @@ def _host(data: dict[str, Any]) -> HostResults:
     if any(item.answer not in get_args(Answer) for item in worksheet):
         raise ValueError("an unknown answer")
     return HostResults(data["host"], checks, worksheet)
+
+
+def _texts(known: Any) -> dict[str, str]:
+    if not isinstance(known, dict) or not all(isinstance(value, str) for value in known.values()):
+        raise TypeError("what a measurement holds for is no text")
+    return known
 
 
 @cache

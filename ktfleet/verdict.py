@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, cast
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan, account, command_line, readback
 from ktfleet.plan.claim import Claim
 from ktfleet.plan.files import File, paths, render
+from ktfleet.plan.overlay import proven as overlay_proven
 from ktfleet.plan.places import (
     BOOT_UNIT_ENABLED,
     DPKG_STATUS,
@@ -189,9 +191,8 @@ def _jobs(plan: Plan, state: HostState) -> Iterator[Verdict]:
         yield _file(stack.program(), state)
     if plan.server is not None:
         yield _file(server.program(), state)
-    claims = (proven.claims, stack_proven.claims, server_proven.claims)
-    for found in claims:
-        yield from map(claimed, found(plan, state))
+    found = (proven.claims, stack_proven.claims, overlay_proven.claims, server_proven.claims)
+    yield from map(claimed, chain.from_iterable(claims(plan, state) for claims in found))
 
 
 def claimed(claim: Claim) -> Verdict:

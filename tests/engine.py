@@ -21,14 +21,16 @@ from typing import Any
 class Engine:
     """rate: tokens a second of each stream. burst: the most tokens of a chunk. prefill: tokens a second.
 
-    hang_over: words of a prompt that it never answers. says: what it writes, in circles. foreign: requests in flight
-    that it claims to have beside the real ones.
+    hang_over: words of a prompt that it never answers. says: what it writes, in circles. parsed: tool calls and
+    reasoning come apart from the text, as from a server with parsers; else as a model's marks in it. foreign: requests
+    in flight that it claims to have beside the real ones.
     """
 
     rate: float = 28.0
     burst: int = 5
     prefill: float = 100_000.0
     hang_over: int = 1 << 30
+    parsed: bool = True
     says: str = "a quiet harbour in the morning light with boats and people"
     foreign: int = 0
     running: int = 0
@@ -67,6 +69,9 @@ class Handler(BaseHTTPRequestHandler):
             self.engine.running -= 1
 
     def _answer(self, asked: dict[str, Any]) -> None:
+        if not asked.get("stream") or "prompt" in asked or "tools" in asked or _thinks(asked):
+            self._whole(asked)
+            return
         words = len(asked["messages"][0]["content"].split())
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -91,11 +96,68 @@ class Handler(BaseHTTPRequestHandler):
         self._event(words, sent, finish="length")
         self.wfile.write(b"data: [DONE]\n\n")
 
+    def _whole(self, asked: dict[str, Any]) -> None:
+        """What is no plain stream of chat: without a rate."""
+        message, finish = _message(asked, self.engine)
+        usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
+        common = {"id": "1", "created": 1, "model": "tiny", "usage": usage}
+        if asked.get("stream"):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.close_connection = True
+            for delta in _pieces(message):
+                part = {"text": delta["content"]} if "prompt" in asked else {"delta": delta}
+                data = {**common, "usage": None, "choices": [{"index": 0, "finish_reason": None, **part}]}
+                self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
+            last = {"index": 0, "finish_reason": finish, "text": "", "delta": {}}
+            self.wfile.write(f"data: {json.dumps({**common, 'choices': [last]})}\n\ndata: [DONE]\n\n".encode())
+            return
+        answer = {"text": message["content"]} if "prompt" in asked else {"message": message}
+        body = json.dumps({**common, "choices": [{"index": 0, "finish_reason": finish, **answer}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def _event(self, prompt: int, tokens: int | None, finish: str | None = None, **delta: Any) -> None:
         data: dict[str, Any] = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
         if tokens is not None:
             data["usage"] = {"prompt_tokens": prompt, "completion_tokens": tokens}
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
+
+
+def _thinks(asked: dict[str, Any]) -> bool:
+    return bool(asked.get("chat_template_kwargs", {}).get("thinking"))
+
+
+def _message(asked: dict[str, Any], told: Engine) -> tuple[dict[str, Any], str]:
+    """An answer and its finish reason: a call where a tool is offered, reasoning where it is asked for."""
+    if asked.get("tools") and asked["messages"][-1]["role"] == "user":
+        function = {"name": asked["tools"][0]["function"]["name"], "arguments": '{"city": "Paris"}'}
+        if not told.parsed:
+            return {"role": "assistant", "content": f"<tool_call>{json.dumps(function)}</tool_call>"}, "stop"
+        call = {"id": "call_1", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+    if _thinks(asked):
+        if not told.parsed:
+            return {"role": "assistant", "content": f"<think>let me see</think>{told.says}"}, "stop"
+        return {"role": "assistant", "reasoning_content": "let me see", "content": told.says}, "stop"
+    return {"role": "assistant", "content": told.says}, "stop"
+
+
+def _pieces(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same as deltas: words of text, halves of a call's arguments."""
+    for key in ("reasoning_content", "content"):
+        for word in (message.get(key) or "").split(" ") if message.get(key) else ():
+            yield {key: f"{word} "}
+    for at, call in enumerate(message.get("tool_calls", ())):
+        arguments = call["function"]["arguments"]
+        yield {"tool_calls": [{**call, "index": at, "function": {"name": call["function"]["name"], "arguments": ""}}]}
+        for half in (arguments[:6], arguments[6:]):
+            yield {"tool_calls": [{"index": at, "function": {"arguments": half}}]}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ktfleet.host.state import SCHEMA, Folder, HostState, Mount, Nvidia, Unit
 from ktfleet.plan import Plan, account
 from ktfleet.plan.files import paths, render
 from ktfleet.plan.gpu.refusals import OPEN_LICENCE
+from ktfleet.plan.overlay import changes as overlay
 from ktfleet.plan.places import (
     BOOT_UNIT_ENABLED,
     BOOT_UNIT_PATH,
@@ -172,6 +173,7 @@ def converged(plan: Plan) -> HostState:
                 **({plan.driver.keyring: "its digest"} if plan.driver else {}),
                 **({STACK_PROGRAM: stack.program().sha256} if plan.stack else {}),
                 **({SERVER_PROGRAM: server.program().sha256} if plan.server else {}),
+                **{file.path: file.sha256 for file in overlay.files(plan)},
             },
             "links": {
                 **dict.fromkeys(state.links, "/dev/null"),

@@ -1,7 +1,8 @@
 """`python3 -m ktfleet.measure NAME ORDER`: run one measurement here and print its JSON, one line.
 
 ORDER is one JSON object: the fields of the measurement's Order. Exit 0 with a record, whatever is in it; 2 for wrong
-arguments. Only the standard library: it runs on the host.
+arguments. Only the standard library: it runs on the host. `api`, `experts` and
+`trial` want the server's Python.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
-NAMES = ("bandwidth", "canary", "decode", "server")
+NAMES = ("api", "bandwidth", "canary", "decode", "experts", "placement", "server", "trial")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ktfleet.measure.unit import busy
+
 SCHEMA = 1
 BUILD_S, RUN_S = 60.0, 30.0
 
@@ -39,7 +41,7 @@ class Order:
 def measure(order: Order) -> dict[str, Any]:
     """Everything, or why not."""
     record: dict[str, Any] = {"schema": SCHEMA, "order": asdict(order), "why": "", "runs": []}
-    if _processes(order.server):
+    if busy(order.server):
         return {**record, "why": "server running"}
     if not order.nodes or not all(order.nodes.values()):
         return {**record, "why": "a node without CPUs"}
@@ -49,17 +51,10 @@ def measure(order: Order) -> dict[str, Any]:
             return {**record, "why": why}
         for run in _runs(order):
             # A server that starts meanwhile makes the rest worthless.
-            if _processes(order.server):
+            if busy(order.server):
                 return {**record, "why": "server running", "runs": []}
             record["runs"].append({**run, **_run(program, order, run)})
     return record
-
-
-def _processes(cgroup: str) -> bool:
-    try:
-        return bool(Path(cgroup, "cgroup.procs").read_text(encoding="ascii").strip())
-    except OSError:
-        return False
 
 
 def _build(folder: Path) -> tuple[Path | None, str]:

@@ -41,7 +41,9 @@ SAID_BYTES, SAID_LINES = 4000, 30
 """Of the end of what a proof printed: as much is kept."""
 LOCKED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.M)
 """A requirement at the beginning of a line of a hashed requirements file."""
-KEPT = ("HOME", "TMPDIR", "CUDA_HOME")
+OVERLAY, OVERLAY_FOLDER = "KTFLEET_OVERLAY", "KTFLEET_OVERLAY_FOLDER"
+"""What the server's overlay is asked for, and where it lies, if there is one to prove."""
+KEPT = ("HOME", "TMPDIR", "CUDA_HOME", OVERLAY, OVERLAY_FOLDER)
 """Variables that a proof gets from this process, if they are set."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -143,6 +145,20 @@ def prove_server() -> Values:
     return {}
 
 
+def prove_overlay() -> Values:
+    """All that the overlay checks before it lets the server start: settings, upstream's text, routing, kernels."""
+    sys.path.insert(0, os.environ[OVERLAY_FOLDER])
+    return {"asked": str(import_module("ktfleet.runtime.start").check())}
+
+
+def prove_hooks() -> Values:
+    """The overlay put in place, as sglang's import of it does: with the card's libraries upstream can be imported."""
+    sys.path.insert(0, os.environ[OVERLAY_FOLDER])
+    os.environ["SGLANG_EXTERNAL_MODEL_PACKAGE"] = "ktfleet.runtime"
+    import_module("ktfleet.runtime")
+    return {}
+
+
 def prove_torch() -> Values:
     """The card as torch sees it, and a bf16 product on it beside the CPU's. An available card may still run nothing."""
     torch = import_module("torch")
@@ -198,11 +214,15 @@ def distance(seen: Any, wanted: Any) -> float:
 
 PAYLOADS = ("kt-kernel", "transformers-kt", "sglang-kt", "ktransformers", "accelerate-kt")
 """The distributions that bring sgl_kernel and the parts of its objects."""
+OVERLAID = ("kt-kernel", "sglang-kt", "torch")
+"""The distributions that the overlay hooks into."""
 PROOFS: dict[str, tuple[tuple[str, ...], bool, int, Callable[[], Values]]] = {
     "kt_kernel": (("kt-kernel",), False, 180, prove_kt_kernel),
     "payload": (PAYLOADS, False, 300, prove_payload),
     "tilelang": (("apache-tvm-ffi", "tilelang"), False, 180, prove_tilelang),
     "server": (("sglang-kt", "transformers-kt"), False, 300, prove_server),
+    "overlay": (OVERLAID, False, 180, prove_overlay),
+    "hooks": (OVERLAID, True, 600, prove_hooks),
     "torch": (("torch",), True, 180, prove_torch),
     "sgl_kernel": ((*PAYLOADS, "torch"), True, 300, prove_sgl_kernel),
     "triton": (("torch", "triton"), True, 300, prove_triton),
@@ -295,7 +315,8 @@ def measure(lock: Path, gpu: bool) -> dict[str, Any]:
     locked = read_lock(lock)
     installed, damaged = read_installed()
     asked = {name: limit for name, (about, card, limit, _) in PROOFS.items()
-             if set(about) <= set(locked) and (gpu or not card)}  # fmt: skip
+             if set(about) <= set(locked) and (gpu or not card)
+             and (about is not OVERLAID or OVERLAY_FOLDER in os.environ)}  # fmt: skip
     return {
         "schema": SCHEMA,
         "python": ".".join(map(str, sys.version_info[:3])),

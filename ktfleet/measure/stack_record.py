@@ -44,6 +44,12 @@ class Pair(Frozen):
     tilelang: str
 
 
+class Overlaid(Frozen):
+    """What the overlay would do, in its own words."""
+
+    asked: str
+
+
 class Card(Frozen):
     """torch's view of the card. error: of a bf16 product beside the CPU's, relative L2."""
 
@@ -104,6 +110,8 @@ class Proofs(Frozen):
     payload: Outcome[Payload] | None = None
     tilelang: Outcome[Pair] | None = None
     server: Outcome[Nothing] | None = None
+    overlay: Outcome[Overlaid] | None = None
+    hooks: Outcome[Nothing] | None = None
     torch: Outcome[Card] | None = None
     sgl_kernel: Outcome[Computed] | None = None
     triton: Outcome[Counted] | None = None

@@ -15,6 +15,7 @@ from ktfleet.plan import (
     launch,
     memory,
     notes,
+    overlay,
     readback,
     refusals,
     server,
@@ -56,6 +57,7 @@ class Plan:
     launch: launch.Launch
     weights: Job | None
     stack: stack.Installation | None
+    overlay: overlay.Overlay | None
     server: Server | None
     not_served: str | None
 
@@ -98,6 +100,7 @@ class Plan:
             if self.weights
             else None,
             "stack": self.stack.job.folder if self.stack else None,
+            "overlay": self.overlay.folder if self.overlay else None,
             "served": self.config.server.front or self.config.server.url if self.server else None,
             "not_served": self.not_served,
             "settings": [
@@ -135,6 +138,7 @@ def make(state: HostState, config: Workstation, recipe: Recipe) -> Plan:
         launch=started,
         weights=weights.job(config, recipe, division.cpuinfer or 1),
         stack=stack.installation(state, config),
+        overlay=overlay.overlay(recipe),
         server=served,
         not_served=server.skipped(state, config, recipe, division.pools),
     )

@@ -46,7 +46,7 @@ def place(*paths: str, then: str | None = None) -> Change:
 
     def commands(plan: Plan, state: HostState) -> Commands:
         files = (render(plan, path) for path in paths)
-        written = tuple(_write(file) for file in files if state.files.get(file.path) != file.sha256)
+        written = tuple(write(file) for file in files if state.files.get(file.path) != file.sha256)
         return (*written, then) if written and then else written
 
     return commands
@@ -126,7 +126,7 @@ def write_command_line(plan: Plan, state: HostState) -> Commands:
     line = "update-grub failed: seen its messages above, wanted a new grub.cfg; repair that (the old drop-in is back)"
     complain = f"echo {quote(line)} >&2"
     update = f"if update-grub; then rm -f {old}; else {put_back}; {complain}; exit 1; fi"
-    return (f"{keep}; {_write(file)} && {update}",)
+    return (f"{keep}; {write(file)} && {update}",)
 
 
 def remember(plan: Plan, state: HostState) -> Commands:
@@ -144,7 +144,7 @@ def remember(plan: Plan, state: HostState) -> Commands:
     record = {**state.before, **values, FILES: {**known, **files}}
     content = json.dumps(record, indent=1, sort_keys=True) + "\n"
     copies = (_keep(path) for path, digest in files.items() if digest is not None)
-    return (*copies, _write(File(BEFORE, content, "0600")))
+    return (*copies, write(File(BEFORE, content, "0600")))
 
 
 def _keep(path: str) -> str:
@@ -152,7 +152,7 @@ def _keep(path: str) -> str:
     return f"mkdir -p {quote(str(copy.parent))} && cp -p {quote(path)} {quote(str(copy))}"
 
 
-def _write(file: File) -> str:
+def write(file: File) -> str:
     """Under a temporary name beside it, then renamed. A file without content is removed."""
     if file.content is None:
         return f"rm -f {quote(file.path)}"

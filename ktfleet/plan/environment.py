@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
-
 from ktfleet.config import Gpu, Workstation
 from ktfleet.host.state import HostState
 from ktfleet.plan.account import HOME
 from ktfleet.plan.cores import Cores
 from ktfleet.plan.memory import Memory
+from ktfleet.plan.overlay.wanted import VARIABLE, overlay
 from ktfleet.plan.places import STACK_PYTHON
 from ktfleet.plan.row import Setting
 from ktfleet.plan.settings import GLIBC_TUNABLES
@@ -19,13 +18,9 @@ UNSET = ("SGLANG_", "SGL_", "KT_", "KTFLEET_", "NCCL_", "OMP_", "GOMP_", "KMP_",
          "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "TRANSFORMERS_", "PYTHON", "LD_", "GLIBC_")  # fmt: skip
 """Beginnings of names that change what the server does: to be unset where the environment cannot be emptied."""
 
-OVERLAY, OVERLAY_PACKAGE = "KTFLEET_OVERLAY", "ktfleet.runtime"
-"""What the overlay is asked for, as JSON; and the package that every process of the server imports for it. Without the
-package the server does not start: a recipe that needs it is never served without."""
-
 OWNED = frozenset({"HOME", "LANG", "PATH", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "HF_HUB_OFFLINE", "CUDA_HOME",
                    "TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_WORKSPACE_BASE", "MAX_JOBS",
-                   GLIBC_TUNABLES, "SGLANG_EXTERNAL_MODEL_PACKAGE", OVERLAY})  # fmt: skip
+                   GLIBC_TUNABLES, "SGLANG_EXTERNAL_MODEL_PACKAGE", "PYTHONPATH", VARIABLE})  # fmt: skip
 """Variables that follow from plan and configuration: a recipe must not give them a second time."""
 
 _COMPILER_GIB, _KEPT_FREE_GIB = 8, 16
@@ -41,6 +36,7 @@ def environment(
     settings: tuple[Setting, ...],
 ) -> dict[str, str]:
     """Every variable that the server gets."""
+    loaded = overlay(recipe)
     return {
         "HOME": HOME,
         "LANG": "C.UTF-8",
@@ -54,7 +50,7 @@ def environment(
         **_compiling(state, config.gpu, division, need),
         **{setting.key: setting.wanted for setting in settings if setting.key == GLIBC_TUNABLES},
         **_method(recipe),
-        **_overlay(recipe),
+        **(loaded.environment if loaded else {}),
         **recipe.environment,
     }
 
@@ -89,14 +85,3 @@ def _method(recipe: Recipe) -> dict[str, str]:
     """int4 on the CPUs beside experts on the GPU: else sglang-kt 0.7.2 stops at a hidden size mismatch."""
     both = recipe.method == "AMXINT4" and recipe.offload.gpu_experts
     return {"SGLANG_V4_USE_TRITON_KERNELS": "1"} if both else {}
-
-
-def _overlay(recipe: Recipe) -> dict[str, str]:
-    asked: dict[str, bool | int] = {}
-    if recipe.clamps and recipe.offload.clamp:
-        asked["clamp"] = True
-    if recipe.top_k < recipe.experts.per_token:
-        asked["top_k"] = recipe.top_k
-    if not asked:
-        return {}
-    return {"SGLANG_EXTERNAL_MODEL_PACKAGE": OVERLAY_PACKAGE, OVERLAY: json.dumps(asked)}

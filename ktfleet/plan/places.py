@@ -103,6 +103,12 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 STACK_PYTHON = f"{STACK}/bin/python"
 """The interpreter of the server's environment."""
 
+OVERLAYS = "/opt/ktfleet/own"
+"""On the host: what the server loads of ktfleet, a folder a version."""
+
+SERVER_STATUS = "/run/ktfleet-server/overlay.json"
+"""Written by the running server: what the overlay does. The unit has to make its folder (RuntimeDirectory=)."""
+
 SYSFS: dict[Concern, str] = {
     "memory": "/etc/ktfleet/sysfs.d/memory.conf",
     "cpu": "/etc/ktfleet/sysfs.d/cpu.conf",

@@ -15,6 +15,7 @@ from ktfleet.host.state import HostState
 from ktfleet.plan import account, cores, guard_rails, memory, settings, storage, topology
 from ktfleet.plan.crossings import Subject
 from ktfleet.plan.gpu import refusals as gpu
+from ktfleet.plan.overlay import refusals as overlay
 from ktfleet.plan.places import SERVER_UNIT
 from ktfleet.plan.stack import refusals as stack
 from ktfleet.plan.weights import refusals as weights
@@ -50,6 +51,7 @@ def refusals(state: HostState, config: Workstation, recipe: Recipe, need: memory
         *account.problems(state),
         *weights.problems(state, config, recipe),
         *stack.problems(state, config),
+        *overlay.problems(recipe),
         *gpu.problems(state, config),
         *guard_rails.problems(Subject(state, config, recipe, need)),
         *_command_line(state, config),

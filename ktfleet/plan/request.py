@@ -9,6 +9,7 @@ from ktfleet.config import Workstation
 from ktfleet.plan import files, launch, stack, storage, weights
 from ktfleet.plan.account import ASKED, HOME
 from ktfleet.plan.gpu import packages as gpu
+from ktfleet.plan.overlay import wanted as overlay
 from ktfleet.plan.places import (
     BEFORE,
     BOOT_UNIT_ENABLED,
@@ -78,7 +79,7 @@ def looked_at(config: Workstation | None) -> tuple[str, ...]:
         return (NVIDIA_UNINSTALL, *gpu.KEYRINGS)
     own = config.gpu.keyring_sha256 if config.gpu else None
     card = (NVIDIA_UNINSTALL, *gpu.KEYRINGS, *((gpu.keyring_path(own),) if own else ())) if config.gpu else ()
-    return (*card, *_weights(config), *((STACK_PROGRAM, SERVER_PROGRAM) if config.stack else ()))
+    return (*card, *_weights(config), *((STACK_PROGRAM, SERVER_PROGRAM, *overlay.paths()) if config.stack else ()))
 
 
 def _weights(config: Workstation) -> tuple[str, ...]:

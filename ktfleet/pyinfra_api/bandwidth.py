@@ -10,7 +10,9 @@ from ktfleet.judge.bandwidth import begun, figures, judge
 from ktfleet.measure.bandwidth import Order
 from ktfleet.measure.bandwidth_record import SCHEMA, Record
 from ktfleet.plan import Plan, worksheet
+from ktfleet.plan.circumstances import HOST
 from ktfleet.plan.places import MEASUREMENTS
+from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.facts import host_state
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
 from ktfleet.pyinfra_api.operations import Commands, conclude
@@ -20,10 +22,16 @@ LIMIT_S = 180
 
 
 @operation()
-def check_bandwidth(plan: Plan) -> Commands:
-    """Measure, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+def check_bandwidth(plan: Plan, again: bool) -> Commands:
+    """Measure, judge, store the verdicts, fail on a bad one. While preparing: nothing.
+
+    again: although an earlier measurement still holds.
+    """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the memory bandwidth is measured when this runs")
+        return
+    holds_for = kept.circumstances_of(plan, HOST)
+    if not again and kept.still_holds("bandwidth", plan, holds_for):
         return
     results.store(host.name, "bandwidth", begun())
     yield from place_measurements()
@@ -31,7 +39,7 @@ def check_bandwidth(plan: Plan) -> Commands:
     for name, value in (figures(record) if record else {}).items():
         results.store_figure(host.name, name, value)
     seen = host_state(host, plan.config)
-    yield from conclude("bandwidth", judge(worksheet.theory_gb_s(seen) if seen else {}, record))
+    yield from conclude("bandwidth", judge(worksheet.theory_gb_s(seen) if seen else {}, record), holds_for)
 
 
 def _order(plan: Plan) -> Order:

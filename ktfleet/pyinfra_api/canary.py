@@ -10,7 +10,9 @@ from ktfleet.judge.canary import begun, judge
 from ktfleet.measure.canary import Order
 from ktfleet.measure.canary_record import SCHEMA, Record
 from ktfleet.plan import Plan
+from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
+from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
 from ktfleet.pyinfra_api.operations import Commands, conclude
 
@@ -19,15 +21,21 @@ LIMIT_S = 7200
 
 
 @operation()
-def check_canary(plan: Plan) -> Commands:
-    """Ask, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+def check_canary(plan: Plan, again: bool) -> Commands:
+    """Ask, judge, store the verdicts, fail on a bad one. While preparing: nothing.
+
+    again: although an earlier measurement still holds.
+    """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the canary is asked when this runs")
+        return
+    holds_for = kept.circumstances_of(plan, ALL)
+    if not again and kept.still_holds("canary", plan, holds_for):
         return
     results.store(host.name, "canary", begun())
     yield from place_measurements()
     record = host.get_fact(MeasuredCanary, Order(url=plan.config.server.url), _ignore_errors=True)
-    yield from conclude("canary", judge(record))
+    yield from conclude("canary", judge(record), holds_for)
 
 
 class MeasuredCanary(Measured):

@@ -12,7 +12,9 @@ from ktfleet.judge.decode.wanted import Published, Setup, Wanted, ceiling
 from ktfleet.measure.decode import Order
 from ktfleet.measure.decode_record import SCHEMA, Record
 from ktfleet.plan import Plan
+from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
+from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
 from ktfleet.pyinfra_api.operations import Commands, conclude
 
@@ -24,10 +26,16 @@ PROBE_SHARE = 0.12
 
 
 @operation()
-def check_decode(plan: Plan) -> Commands:
-    """Measure the running server, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+def check_decode(plan: Plan, again: bool) -> Commands:
+    """Measure the running server, judge, store the verdicts, fail on a bad one. While preparing: nothing.
+
+    again: although an earlier measurement still holds.
+    """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the decode rate is measured when this runs")
+        return
+    holds_for = kept.circumstances_of(plan, ALL)
+    if not again and kept.still_holds("decode", plan, holds_for):
         return
     results.store(host.name, "decode", begun())
     yield from place_measurements()
@@ -38,7 +46,7 @@ def check_decode(plan: Plan) -> Commands:
     # A rate that fails is no measure for the next one.
     if rate is not None and not any(verdict.result == "fail" for verdict in verdicts):
         results.store_figure(host.name, f"decode: {known.setup}", rate)
-    yield from conclude("decode", verdicts)
+    yield from conclude("decode", verdicts, holds_for)
 
 
 def order(plan: Plan) -> Order:

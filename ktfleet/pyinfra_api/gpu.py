@@ -14,7 +14,9 @@ from ktfleet.config import Gpu
 from ktfleet.judge.gpu import begun, judge
 from ktfleet.measure.gpu_record import SCHEMA, Record
 from ktfleet.plan import Plan
+from ktfleet.plan.circumstances import CARD
 from ktfleet.plan.places import MEASURE
+from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured
 from ktfleet.pyinfra_api.operations import Commands, conclude
 from ktfleet.pyinfra_api.upload import place
@@ -24,18 +26,24 @@ LIMIT_S = 600
 
 
 @operation()
-def check_gpu(plan: Plan) -> Commands:
-    """Measure the GPU under load, judge, store the verdicts, fail on a bad one. While preparing: nothing."""
+def check_gpu(plan: Plan, again: bool) -> Commands:
+    """Measure the GPU under load, judge, store the verdicts, fail on a bad one. While preparing: nothing.
+
+    again: although an earlier measurement still holds.
+    """
     wanted = plan.config.gpu
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the GPU is {'measured' if wanted else 'not looked at'} when this runs")
         return
-    record = None
+    record, holds_for = None, None
     if wanted is not None:
+        holds_for = kept.circumstances_of(plan, CARD)
+        if not again and kept.still_holds("gpu", plan, holds_for):
+            return
         results.store(host.name, "gpu", begun())
         yield from place(sources())
         record = host.get_fact(MeasuredGpu, wanted, _ignore_errors=True)
-    yield from conclude("gpu", judge(wanted, record))
+    yield from conclude("gpu", judge(wanted, record), holds_for)
 
 
 def sources() -> dict[str, Path]:

@@ -12,6 +12,7 @@ from pyinfra.api import FactBase
 from pyinfra.api.exceptions import FactProcessError
 
 from ktfleet.measure import bundle
+from ktfleet.plan.account import ACCOUNT
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api.operations import Commands
 from ktfleet.pyinfra_api.upload import place
@@ -24,10 +25,14 @@ def place_measurements() -> Commands:
     yield from place({MEASUREMENTS: bundle.zipped()})
 
 
-def command(name: str, order: Any, limit_s: float) -> str:
-    """The command that runs a measurement by its name; `order` is its Order."""
+def command(name: str, order: Any, limit_s: float, python: str = "") -> str:
+    """The command that runs a measurement by its name; `order` is its Order.
+
+    python: of the server's environment, whose packages then run as the service's user; "": the system's.
+    """
     given = shlex.quote(json.dumps(asdict(order)))
-    return f"timeout -k 10 {limit_s:.0f} python3 -I {MEASUREMENTS} {name} {given}"
+    runs = f"sudo -H -u {ACCOUNT} {python}" if python else "python3"
+    return f"timeout -k 10 {limit_s:.0f} {runs} -I {MEASUREMENTS} {name} {given}"
 
 
 class Measured(FactBase[Any]):

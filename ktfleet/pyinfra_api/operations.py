@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 
 from pyinfra import host, logger, state
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
@@ -110,9 +110,12 @@ def check_drift(plan: Plan) -> Commands:
     yield from conclude("drift", verdict.drift(plan, host_state(host, plan.config)))
 
 
-def conclude(check: str, verdicts: tuple[verdict.Verdict, ...]) -> Commands:
-    """Store a check's verdicts, say what was skipped and how many there are, fail the host on a bad one."""
-    results.store(host.name, check, verdicts)
+def conclude(check: str, verdicts: tuple[verdict.Verdict, ...], holds_for: Mapping[str, str] | None = None) -> Commands:
+    """Store a check's verdicts, say what was skipped and how many there are, fail the host on a bad one.
+
+    holds_for: see plan/circumstances.py; None: it is never to be taken for a later run's.
+    """
+    results.store(host.name, check, verdicts, holds_for=holds_for)
     for judged in verdicts:
         if judged.result == "skipped":
             logger.info(f"{host.print_prefix}{judged}")

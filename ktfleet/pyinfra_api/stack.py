@@ -15,9 +15,11 @@ from pyinfra.api.command import PyinfraCommand
 from ktfleet import results
 from ktfleet.config import Workstation
 from ktfleet.judge.stack import begun, judge
+from ktfleet.measure.stack import OVERLAY, OVERLAY_FOLDER
 from ktfleet.measure.stack_record import SCHEMA, Record
 from ktfleet.plan import Plan
 from ktfleet.plan.account import ACCOUNT
+from ktfleet.plan.overlay import Overlay
 from ktfleet.plan.places import MEASURE, STACK, STACK_LOCK, STACK_PYTHON, STACK_UV
 from ktfleet.plan.stack import changes
 from ktfleet.pyinfra_api.facts import host_state
@@ -27,7 +29,7 @@ from ktfleet.pyinfra_api.upload import place
 from ktfleet.stack.install import LOCK
 
 CHECK = "stack"
-LIMIT_S = 3600
+LIMIT_S = 4500
 """Of the whole proof, with what it compiles for a card the first time. Each step has a shorter limit of its own."""
 
 PROOF = f"{MEASURE}/stack.py"
@@ -74,8 +76,8 @@ def _prove(plan: Plan, folder: str) -> Generator[PyinfraCommand, None, bool]:
     if plan.stack is not None:
         results.store(host.name, CHECK, begun())
         yield from place({PROOF: Path(str(resources("ktfleet.measure").joinpath("stack.py")))})
-        record = host.get_fact(ProvenStack, plan.config, folder, _ignore_errors=True)
-    verdicts = judge(plan.config, record)
+        record = host.get_fact(ProvenStack, plan.config, folder, plan.overlay, _ignore_errors=True)
+    verdicts = judge(plan.config, record, overlay=plan.overlay is not None)
     yield from conclude(CHECK, verdicts)
     return all(verdict.good for verdict in verdicts)
 
@@ -85,9 +87,12 @@ class ProvenStack(Measured):
 
     record, schema, look = Record, SCHEMA, f"sudo -u {ACCOUNT} {STACK_PYTHON} -I {PROOF} --lock {STACK}/{LOCK}"
 
-    def command(self, config: Workstation, folder: str) -> str:
+    def command(self, config: Workstation, folder: str, overlay: Overlay | None) -> str:
         """As the service's user, whose home gets what is unpacked and compiled; from a folder that it may read."""
         options = ("--lock", f"{folder}/{LOCK}", *(("--gpu",) if config.gpu else ()))
-        variables = (f"CUDA_HOME={config.gpu.toolkit_folder}",) if config.gpu else ()
+        variables = (
+            *((f"CUDA_HOME={config.gpu.toolkit_folder}",) if config.gpu else ()),
+            *((f"{OVERLAY}={overlay.asked}", f"{OVERLAY_FOLDER}={overlay.folder}") if overlay else ()),
+        )
         program = ("env", *variables, f"{folder}/bin/python", "-I", PROOF, *options)
         return f"cd / && timeout -k 10 {LIMIT_S} sudo -H -u {ACCOUNT} {join(program)}"

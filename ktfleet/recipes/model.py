@@ -88,21 +88,34 @@ class Memory(Strict):
     reserve_per_node_mib: Positive
 
 
+class Adaptive(Strict):
+    """How fewer than top_k experts of a decoded token are computed: beyond the first `least`, each needs `share` of the
+    token's weight.
+    """
+
+    least: Positive
+    share: Annotated[float, Field(gt=0, lt=1)]
+
+
 class Offload(Strict):
     """How the routed experts are divided between CPUs and GPU.
 
     cpuinfer: worker threads over all pools; None: the rule, one a physical core (and where no hyperthread is left for
     the other threads, a core a node less). pools: of workers; None: the rule, one a NUMA node. numa_nodes: the node of
     each pool; None: the pool's own number. top_k: experts computed for each decoded token; None: all that the router
-    picks. clamp: the model's SwiGLU limit is kept. gpu_experts: of each layer, on the GPU.
-    placement: which ones; "frequency" takes them from placement_file. deferred: experts of a token whose result may
-    come one layer later. gpu_prefill_threshold: prompts of more tokens are computed on the GPU, layer by layer.
+    picks. adaptive: where the router is sure, fewer; None: always top_k. count_routing: the server writes how often
+    each expert was computed, for placement_file. clamp: the model's SwiGLU limit is kept. gpu_experts: of each layer,
+    on the GPU. placement: which ones; "frequency" takes them from placement_file. deferred: experts of a token whose
+    result may come one layer later. gpu_prefill_threshold: prompts of more tokens are computed on the GPU, layer by
+    layer.
     """
 
     cpuinfer: Positive | None = None
     pools: Positive | None = None
     numa_nodes: Annotated[tuple[Count, ...], Field(strict=False)] | None = None
     top_k: Positive | None = None
+    adaptive: Adaptive | None = None
+    count_routing: bool = False
     clamp: bool = True
     gpu_experts: Count = 0
     placement: Literal["uniform", "front-loading", "random", "frequency"] = "uniform"
@@ -230,6 +243,7 @@ class Recipe(Strict):
         most = {
             "top_k": (self.offload.top_k or 1, self.experts.per_token),
             "gpu_experts": (self.offload.gpu_experts, self.experts.count),
+            "adaptive.least": (self.offload.adaptive.least if self.offload.adaptive else 1, self.top_k),
             "deferred": (self.offload.deferred, self.experts.per_token - 1),
         }
         wrong = [f"offload.{name} of at most {limit}" for name, (value, limit) in most.items() if value > limit]

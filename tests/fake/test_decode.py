@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -61,9 +62,9 @@ def test_it_asks_for_what_the_context_holds_at_the_servers_own_address() -> None
     assert (pyinfra_decode.order(short).ladder, pyinfra_decode.order(short).probe) == ((1024,), 0)
 
 
-def check(fake: MeasuredHost) -> bool:
+def check(fake: MeasuredHost, *, again: bool = False) -> bool:
     with fleet(fake, connector=Connector) as (state, _):
-        return execute(state, [(decode.check, PLAN)])
+        return execute(state, [(partial(decode.check, again=again), PLAN)])
 
 
 def host(measured: dict[str, Any] | str | None, **more: Any) -> MeasuredHost:
@@ -86,8 +87,16 @@ def test_it_is_placed_once_run_and_judged() -> None:
     assert ran.startswith(f'timeout -k 10 3600 python3 -I {MEASURE}/measure.pyz decode \'{{"url": ')
     assert stored()["decode of prose"] == "pass"
     again = host(MEASURED, placed=True)
-    assert check(again)
+    assert check(again, again=True)
     assert (again.uploads, again.commands) == ([], [])
+    assert again.ran == [ran]
+
+
+def test_a_rate_that_still_holds_is_not_measured_again() -> None:
+    assert check(host(MEASURED))
+    second = host(None)
+    assert check(second)
+    assert (second.uploads, second.commands, second.ran) == ([], [], [])
 
 
 def test_a_rate_is_kept_and_a_drop_fails_and_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -97,7 +106,7 @@ def test_a_rate_is_kept_and_a_drop_fails_and_is_not_kept(caplog: pytest.LogCaptu
     results.store("ws01", "drift", (governor,))
     for _ in range(2):
         with caplog.at_level("INFO"):
-            assert not check(host(slow, placed=True))
+            assert not check(host(slow, placed=True), again=True)
     assert stored()["decode history"] == "fail"
     assert "the CPUs are not at their full clock" in caplog.text
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +58,9 @@ class Connector(ScriptedConnector):
         return not any(part in remote_filename for part in self.fake.fails)
 
 
-def run(*hosts: GpuHost, wanted: Gpu | None = RTX_5090) -> bool:
+def run(*hosts: GpuHost, wanted: Gpu | None = RTX_5090, **more: Any) -> bool:
     with fleet(*hosts, connector=Connector) as (state, _):
-        return execute(state, [(gpu.check, made(wanted))])
+        return execute(state, [(partial(gpu.check, **more), made(wanted))])
 
 
 def host(measured: dict[str, Any] | str | None, **more: Any) -> GpuHost:
@@ -109,7 +111,7 @@ def test_a_measurement_that_says_nothing_useful_is_inconclusive(said: str | None
 
 def test_a_failed_upload_leaves_the_gpu_unproven() -> None:
     run(host(plain("healthy")))
-    assert not run(host(plain("healthy"), fails=("pynvml",)))
+    assert not run(host(plain("healthy"), fails=("pynvml",)), again=True)
     assert stored() == {"gpu": "inconclusive"}
 
 
@@ -127,3 +129,37 @@ def test_a_dry_run_measures_nothing() -> None:
     with fleet(fake, connector=Connector, check_for_changes=True) as (state, _):
         add_deploy(state, gpu.check, made())
     assert (fake.uploads, fake.commands, fake.options) == ([], [], "")
+
+
+def test_a_second_run_measures_nothing_and_tells_the_age(caplog: pytest.LogCaptureFixture) -> None:
+    assert run(host(plain("healthy")))
+    before = stored()
+    second = host(None)
+    with caplog.at_level("INFO"):
+        assert run(second)
+    assert second.options == ""
+    assert stored() == before
+    assert re.search(r"gpu: \d+ pass.*, measured 0:00:\d\d ago; nothing that they depend on has changed", caplog.text)
+
+
+def test_another_boot_is_measured_again() -> None:
+    assert run(host(plain("healthy")))
+    second = host(plain("healthy"))
+    kernel = second.state.kernel.model_copy(update={"boot_id": "another"})
+    second.state = second.state.model_copy(update={"kernel": kernel})
+    assert run(second)
+    assert second.options != ""
+
+
+def test_what_was_bad_is_measured_again() -> None:
+    assert not run(host(plain("x8")))
+    second = host(plain("healthy"))
+    assert run(second)
+    assert set(stored().values()) <= {"pass", "skipped"}
+
+
+def test_on_request_it_is_measured_again() -> None:
+    assert run(host(plain("healthy")))
+    second = host(plain("healthy"))
+    assert run(second, again=True)
+    assert second.options != ""

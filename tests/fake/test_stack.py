@@ -117,9 +117,11 @@ def test_the_proof_runs_as_the_service_s_user_in_the_new_environment(tmp_path: P
     fake = Host("ws01", workstation(), wanted=wanted, proof=record())
     run(fake, wanted)
     folder = wanted.stack.job.folder
+    assert wanted.overlay
+    asked = f"'KTFLEET_OVERLAY={wanted.overlay.asked}' KTFLEET_OVERLAY_FOLDER={wanted.overlay.folder}"
     assert fake.proofs == [
-        f"cd / && timeout -k 10 3600 sudo -H -u ktfleet env CUDA_HOME=/usr/local/cuda-12.9 {folder}/bin/python -I "
-        f"{PROOF} --lock {folder}/lock.txt --gpu"
+        f"cd / && timeout -k 10 4500 sudo -H -u ktfleet env CUDA_HOME=/usr/local/cuda-12.9 {asked} "
+        f"{folder}/bin/python -I {PROOF} --lock {folder}/lock.txt --gpu"
     ]
 
 

@@ -157,8 +157,8 @@ def test_a_host_overrides_any_field() -> None:
 
 @pytest.mark.parametrize(("override", "line"), [
     ({"offload": {"topk": 5}}, "ws03: override: offload.topk: seen an unknown key, wanted one of cpuinfer, pools, "
-                               "numa_nodes, top_k, clamp, gpu_experts, placement, placement_file, deferred, "
-                               "gpu_prefill_threshold; did you mean 'top_k'?"),
+                               "numa_nodes, top_k, adaptive, count_routing, clamp, gpu_experts, placement, "
+                               "placement_file, deferred, gpu_prefill_threshold; did you mean 'top_k'?"),
     ({"offload": {"top_k": "5"}}, "ws03: override: offload.top_k: seen '5', wanted a valid integer; "
                                   "correct offload.top_k"),
     ({"method": "AMXITN4"}, "override: method: seen 'AMXITN4', wanted 'AMXINT4', 'AMXINT8', 'BF16', 'FP8', "

@@ -8,6 +8,7 @@ from ktfleet import plan, recipes, verdict
 from ktfleet.config import Data, Gpu, Hugepages, Key, Server, Workstation
 from ktfleet.host.state import HostState, Unit
 from ktfleet.plan import Plan, files, places
+from ktfleet.plan.overlay.proven import KEY as OVERLAY
 from ktfleet.plan.row import Row, Writer
 from ktfleet.plan.settings import (
     BANNED_CPUS,
@@ -59,7 +60,7 @@ def test_a_converged_host_passes_everything() -> None:
     assert {judged.result for judged in found} == {"pass"}
     assert {judged.key for judged in found} == {
         *(row.key for row in TABLE if row.key != GLIBC_TUNABLES), *files.paths(), places.BOOT_UNIT_ENABLED,
-        places.STACK_PROGRAM, KEY, places.SERVER_PROGRAM, places.SERVER_ENABLED, places.FRONT_ENABLED, *SERVED,
+        places.STACK_PROGRAM, KEY, OVERLAY, places.SERVER_PROGRAM, places.SERVER_ENABLED, places.FRONT_ENABLED, *SERVED,
         places.PERSISTENCED_ENABLED, places.POWER_LIMIT_ENABLED, "packages of driver and toolkit",
         "account ktfleet", places.WEIGHTS, "data disk", "checkpoint", "converted weights",
     }  # fmt: skip
@@ -278,9 +279,9 @@ def test_a_host_that_does_not_answer_is_inconclusive() -> None:
 
 
 def test_the_summary_counts_bad_ones_first() -> None:
-    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "70 pass"
+    assert verdict.summary(verdict.drift(PLAN, CONVERGED)) == "71 pass"
     state = CONVERGED.model_copy(update={"sysctl": {**CONVERGED.sysctl, "vm.swappiness": "60"}})
-    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 69 pass"
+    assert verdict.summary(verdict.drift(PLAN, state)) == "1 fail, 70 pass"
     assert verdict.summary(()) == "nothing was checked"
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from ktfleet.config import Workstation
-from ktfleet.judge.stack import card, imports, packages
+from ktfleet.judge.stack import card, imports, overlaid, packages
 from ktfleet.measure.stack_record import Record
 from ktfleet.verdict import Verdict
 
 
-def judge(config: Workstation, record: Record | None) -> tuple[Verdict, ...]:
-    """Everything that is known of the environment. Without one in the configuration nothing is looked at."""
+def judge(config: Workstation, record: Record | None, *, overlay: bool = False) -> tuple[Verdict, ...]:
+    """Everything that is known of the environment. Without one in the configuration nothing is looked at.
+
+    overlay: whether the recipe needs one.
+    """
     if config.stack is None:
         why = "the configuration says stack = None: this host has no environment to serve with"
         return (Verdict("stack", "skipped", "not looked at", "nothing", why),)
@@ -18,6 +21,7 @@ def judge(config: Workstation, record: Record | None) -> tuple[Verdict, ...]:
     return (
         *packages.judge(record),
         *imports.judge(config.stack.cpu_variant, record),
+        *(overlaid.judge(record) if overlay else ()),
         *card.judge(config.gpu, record),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ktfleet.judge.stack.outcome import failed, skipped
+from ktfleet.judge.stack.outcome import failed, passed, skipped
 from ktfleet.measure.stack_record import Kernel, Outcome, Record
 from ktfleet.verdict import Verdict
 
@@ -13,31 +13,31 @@ def judge(variant: str, record: Record) -> Iterator[Verdict]:
     """`variant`: of kt-kernel's extension, the one that the configuration wants loaded."""
     proofs = record.proofs
     yield _kernel(variant, proofs.kt_kernel)
-    key, wanted = "sgl_kernel payload", "its objects joined and of the recorded sha256"
-    why = "they come in parts, and joining them takes minutes and 4 GB: not at the server's first start"
-    if proofs.payload is None:
-        yield skipped(key, "sgl_kernel")
-    elif proofs.payload.proven is None:
-        yield failed(key, wanted, why, proofs.payload)
-    else:
-        found = proofs.payload.proven
-        total = sum(found.sizes.values()) / 1e9
-        yield Verdict(key, "pass", f"{len(found.sizes)} objects, {total:.1f} GB, in {found.folder}", wanted, why)
-    key, wanted, why = "tilelang", "tvm-ffi and tilelang in one process", "each registers its types with the other"
-    if proofs.tilelang is None:
-        yield skipped(key, "tilelang with tvm-ffi")
-    elif proofs.tilelang.proven is None:
-        yield failed(key, wanted, why, proofs.tilelang)
-    else:
-        pair = proofs.tilelang.proven
-        yield Verdict(key, "pass", f"tilelang {pair.tilelang} with tvm-ffi {pair.tvm_ffi}", wanted, why)
-    key, wanted, why = "server import", "its command line imported", "sglang and transformers have to fit each other"
-    if proofs.server is None:
-        yield skipped(key, "sglang-kt with transformers-kt")
-    elif proofs.server.proven is None:
-        yield failed(key, wanted, why, proofs.server)
-    else:
-        yield Verdict(key, "pass", f"imported in {proofs.server.seconds:.0f} s", wanted, why)
+    yield passed(
+        "sgl_kernel payload",
+        "its objects joined and of the recorded sha256",
+        "they come in parts, and joining them takes minutes and 4 GB: not at the server's first start",
+        proofs.payload,
+        "sgl_kernel",
+        lambda found: f"{len(found.sizes)} objects, {sum(found.sizes.values()) / 1e9:.1f} GB, in {found.folder}",
+    )
+    yield passed(
+        "tilelang",
+        "tvm-ffi and tilelang in one process",
+        "each registers its types with the other",
+        proofs.tilelang,
+        "tilelang with tvm-ffi",
+        lambda pair: f"tilelang {pair.tilelang} with tvm-ffi {pair.tvm_ffi}",
+    )
+    server = proofs.server
+    yield passed(
+        "server import",
+        "its command line imported",
+        "sglang and transformers have to fit each other",
+        server,
+        "sglang-kt with transformers-kt",
+        lambda _: f"imported in {server.seconds:.0f} s" if server else "",
+    )
 
 
 def _kernel(variant: str, outcome: Outcome[Kernel] | None) -> Verdict:

@@ -1,7 +1,8 @@
-"""A verdict on one proof that did not come to its end, or was not made."""
+"""A verdict on one proof: that it came to its end, that it did not, or that it was not made."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from ktfleet.measure.stack_record import Frozen, Outcome
@@ -20,6 +21,17 @@ _DO = f"to see all that it says, run {MEASURE}/stack.py there with the environme
 def skipped(key: str, packages: str) -> Verdict:
     """The lock has none of the packages that a proof is about."""
     return Verdict(key, "skipped", "not looked at", "nothing", f"the lock has no {packages}")
+
+
+def passed(
+    key: str, wanted: str, why: str, outcome: Outcome[Values] | None, packages: str, seen: Callable[[Values], str]
+) -> Verdict:
+    """The verdict on a proof that passes when it comes to its end. `seen` words what it found."""
+    if outcome is None:
+        return skipped(key, packages)
+    if outcome.proven is None:
+        return failed(key, wanted, why, outcome)
+    return Verdict(key, "pass", seen(outcome.proven), wanted, why)
 
 
 def failed(key: str, wanted: str, why: str, outcome: Outcome[Values]) -> Verdict:

@@ -11,7 +11,8 @@ taskset --cpu-list 40-79 env -i \
   FLASHINFER_WORKSPACE_BASE=/var/lib/ktfleet/home \
   MAX_JOBS=13 \
   SGLANG_EXTERNAL_MODEL_PACKAGE=ktfleet.runtime \
-  'KTFLEET_OVERLAY={"clamp": true}' \
+  'KTFLEET_OVERLAY={"method": "AMXINT4", "layers": 43, "experts": 256, "per_token": 6, "clamp": 10.0, "top_k": 6, "status": "/run/ktfleet-server/overlay.json"}' \
+  PYTHONPATH=/opt/ktfleet/own/HASH \
   SGLANG_DSV4_MODE=2604 \
   SGLANG_DSV4_2604_SUBMODE=2604B \
   /opt/ktfleet/stack/bin/python -m sglang.launch_server \

@@ -11,7 +11,8 @@ taskset --cpu-list 40-79 env -i \
   FLASHINFER_WORKSPACE_BASE=/var/lib/ktfleet/home \
   MAX_JOBS=11 \
   SGLANG_EXTERNAL_MODEL_PACKAGE=ktfleet.runtime \
-  'KTFLEET_OVERLAY={"top_k": 4}' \
+  'KTFLEET_OVERLAY={"method": "MXFP4", "layers": 43, "experts": 256, "per_token": 6, "top_k": 4, "status": "/run/ktfleet-server/overlay.json"}' \
+  PYTHONPATH=/opt/ktfleet/own/HASH \
   SGLANG_DSV4_MODE=2604 \
   SGLANG_DSV4_2604_SUBMODE=2604B \
   /opt/ktfleet/stack/bin/python -m sglang.launch_server \

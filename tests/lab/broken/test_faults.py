@@ -16,15 +16,15 @@ pytestmark = pytest.mark.lab
 GRUB_CFG = "/boot/grub/grub.cfg"
 BROKEN_SCRIPT = "/etc/grub.d/99_broken"
 HALF_WRITTEN = "find / -xdev -name '*.ktfleet-new' -o -xdev -name '*.ktfleet-old'"
-STAGES = (  # files that a run makes, in its order
+STAGES = (  # files that a run makes, in its order; some of them in every test run
     "/var/lib/ktfleet/before.json",
-    "/usr/local/lib/ktfleet/write-sysfs",
-    "/etc/systemd/system/multi-user.target.wants/ktfleet-sysfs.service",
+    pytest.param("/usr/local/lib/ktfleet/write-sysfs", marks=pytest.mark.long),
+    pytest.param("/etc/systemd/system/multi-user.target.wants/ktfleet-sysfs.service", marks=pytest.mark.long),
     "/etc/default/grub.d/zz-ktfleet.cfg",
     "/etc/sysctl.d/zz-ktfleet.conf",
-    "/etc/ktfleet/sysfs.d/memory.conf",
-    "/etc/ktfleet/sysfs.d/cpu.conf",
-    "/etc/systemd/system/suspend.target",
+    pytest.param("/etc/ktfleet/sysfs.d/memory.conf", marks=pytest.mark.long),
+    pytest.param("/etc/ktfleet/sysfs.d/cpu.conf", marks=pytest.mark.long),
+    pytest.param("/etc/systemd/system/suspend.target", marks=pytest.mark.long),
 )
 CUT = "timeout 300 sh -c 'until [ -e {file} ]; do sleep 0.05; done; pkill -KILL -f \"[s]shd(-session)?: ops\"'"
 MORE_PAGES = 'hugepages={"policy": "hugetlb", "per_node": 128}'
@@ -133,6 +133,7 @@ def test_two_controllers_at_once(machine: Machine) -> None:
     assert pyinfra(machine, "deploy.py").proven
 
 
+@pytest.mark.long
 def test_apt_at_work_for_a_minute_is_waited_for(machine: Machine) -> None:
     hold = "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, 2); time.sleep(60)"
     machine.run(f'setsid python3 -c "{hold}" >/dev/null 2>&1 </dev/null &', sudo=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 import subprocess
 import time
@@ -35,14 +36,18 @@ AVX512 = (
 """What the emulator lacks, and AMXINT4's kernel asks for. Nothing here runs it."""
 
 VERIFY = "sudo -u ktfleet python3 -I /usr/local/lib/ktfleet/weights verify --deep /etc/ktfleet/weights.json"
+FILL = (
+    "fallocate -l $(df -B1 --output=avail /srv/models | tail -1) /srv/models/fill"  # all that others than root may use
+)
 LIMIT_S = 300
+A_LAYER_S = 20  # of the conversion: time to do something to it
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[hubs.Hub]:
     folder = write_checkpoint(tmp_path_factory.mktemp("hub"), rows=600_000)
     sizes = {"layers": 2, "experts": 8, "hidden_size": 512, "moe_intermediate_size": 256}
-    (folder / "config.json").write_text(json.dumps(sizes))
+    (folder / "config.json").write_text(json.dumps({**sizes, "stand_in": "slow", "seconds": A_LAYER_S}))
     with hubs.running(hubs.Hub(folder, hold={BIG: HELD})) as made:
         yield made
         made.go.set()
@@ -122,39 +127,91 @@ def asked(hub: hubs.Hub, name: str) -> list[str | None]:
     return [range_ for path, range_, _ in hub.requests if path == f"/cdn/{name}"]
 
 
+@contextmanager
+def running(machine: Machine, settings: tuple[str, ...], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A deploy that is still at work; afterwards it is gone."""
+    command = [str(PYINFRA), "-y", "inventory/lab.py", "tests/lab/only_weights.py", *settings]
+    with log.open("wb") as said:
+        run = subprocess.Popen(command, cwd=ROOT, env=environment(machine), stdout=said, stderr=said)
+    try:
+        yield run
+    finally:
+        run.kill()
+        run.wait()
+
+
+def reboot(machine: Machine) -> None:
+    machine.reboot()
+    machine.run(AVX512, sudo=True)
+    # nofail: ssh may answer before the disk is mounted.
+    wait_until(lambda: machine.run("findmnt -no LABEL /srv/models", check=False).stdout.strip() == "models")
+
+
+def there(machine: Machine, path: str) -> bool:
+    return machine.run(f"ls {path}", check=False).returncode == 0
+
+
+def converting(machine: Machine, run: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the first layer is written."""
+    wait_until(lambda: there(machine, f"{SHARDS}.partial/model-00001-*") or run.poll() is not None)
+    assert run.poll() is None, log.read_text()
+
+
 def test_a_dropped_connection_kills_nothing_and_a_reboot_only_stops_it(
     machine: Machine, hub: hubs.Hub, upstream: Upstream, settings: tuple[str, ...], tmp_path: Path
 ) -> None:
     prepare(machine, upstream)
+    log = tmp_path / "log"
     with tunnel(machine, hub):
-        command = [str(PYINFRA), "-y", "inventory/lab.py", "tests/lab/only_weights.py", *settings]
-        with (tmp_path / "log").open("wb") as log:
-            run = subprocess.Popen(command, cwd=ROOT, env=environment(machine), stdout=log, stderr=log)
+        with running(machine, settings, log) as run:
             wait_until(lambda: hub.sent >= HELD or run.poll() is not None)
-            assert run.poll() is None, (tmp_path / "log").read_text()
-            run.kill()
-            run.wait()
+            assert run.poll() is None, log.read_text()
         assert machine.run("systemctl is-active ktfleet-download").stdout.strip() == "active"
         assert machine.run("findmnt -no LABEL /srv/models").stdout.strip() == "models"
         assert machine.run("stat -c %u /srv/models").stdout.strip() == "790"
-        machine.reboot()
-    machine.run(AVX512, sudo=True)
+        reboot(machine)
     hub.go.set()
-    # nofail: ssh may answer before the disk is mounted.
-    wait_until(lambda: machine.run("findmnt -no LABEL /srv/models", check=False).stdout.strip() == "models")
-    assert machine.run(f"ls {FOLDER}", check=False).returncode != 0, "not complete"
+    assert not there(machine, FOLDER), "not complete"
 
 
-def test_the_next_run_goes_on_and_converts(machine: Machine, hub: hubs.Hub, settings: tuple[str, ...]) -> None:
+def test_the_next_run_goes_on_and_a_reboot_in_the_conversion_only_stops_it(
+    machine: Machine, hub: hubs.Hub, settings: tuple[str, ...], tmp_path: Path
+) -> None:
     hub.requests.clear()
-    with tunnel(machine, hub):
-        run = pyinfra(machine, "deploy.py", *settings)
-    assert run.proven, run.said
+    with tunnel(machine, hub), running(machine, settings, tmp_path / "log") as run:
+        converting(machine, run, tmp_path / "log")
+        reboot(machine)
     assert BIG in hub.files
     assert "config.json" not in hub.files, "what was complete is not fetched again"
     (resumed,) = asked(hub, BIG)
     assert resumed
     assert resumed.startswith("bytes=")
+    assert there(machine, FOLDER), "complete"
+    assert not there(machine, SHARDS)
+
+
+def test_a_disk_that_fills_up_in_the_conversion_is_one_line(
+    machine: Machine, settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with running(machine, settings, log) as run:
+        converting(machine, run, log)
+        machine.run(FILL, sudo=True)
+        code = run.wait(LIMIT_S)
+    machine.run("rm /srv/models/fill", sudo=True)
+    said = log.read_text()
+    assert code != 0, said
+    # The converter meets it, or the program itself when it writes its record.
+    (line,) = re.findall(r"\[lab\] (.*: seen no space left on .*)", said)
+    assert "; free some" in line
+    assert not there(machine, SHARDS)
+
+
+def test_the_next_run_converts(machine: Machine, hub: hubs.Hub, settings: tuple[str, ...]) -> None:
+    hub.requests.clear()
+    run = pyinfra(machine, "deploy.py", *settings)
+    assert run.proven, run.said
+    assert hub.requests == [], "what was complete is not fetched again"
     machine.run(VERIFY)
     about = json.loads(machine.run(f"cat {SHARDS}/.ktfleet.json").stdout)
     assert about["pools"] == 2

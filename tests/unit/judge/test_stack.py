@@ -200,3 +200,17 @@ def test_another_card_than_the_consumer_blackwell_needs_no_fp8_build() -> None:
     hopper = parse({"gpu": {"capability": [9, 0]}, "stack": {"cpu_variant": "avx2"}}, "test")
     data = ended("fp8_gemm", "RuntimeError: fp8_blockwise_scaled_mm JIT kernel requires SM120 (Blackwell).")
     assert judged(data, hopper)["FP8 product"].result == "skipped"
+
+
+@pytest.mark.parametrize(("proofs", "gpu", "wanted"), [
+    ({"overlay": {**ENDED, "values": {"asked": "MXFP4"}}}, False, ["pass", "skipped"]),
+    ({"overlay": {**ENDED, "values": {"asked": "MXFP4"}}, "hooks": {**ENDED, "values": {}}}, True, ["pass", "pass"]),
+    ({"overlay": {**ENDED, "exit": 1, "values": None, "said": "ktfleet overlay: x: seen 1, wanted 2; do it"}}, False,
+     ["fail", "skipped"]),
+    ({"hooks": {**ENDED, "exit": 1, "values": None}}, True, ["skipped", "fail"]),
+])  # fmt: skip
+def test_the_overlay_is_judged_where_a_recipe_needs_one(proofs: dict[str, Any], gpu: bool, wanted: list[str]) -> None:
+    record = Record.model_validate({**REAL, "gpu": gpu, "proofs": {**REAL["proofs"], **proofs}})
+    found = {verdict.key: verdict.result for verdict in judge(HERE, record, overlay=True)}
+    assert [found["overlay"], found["overlay's hooks"]] == wanted
+    assert not {"overlay", "overlay's hooks"} & {verdict.key for verdict in judge(HERE, record)}

@@ -69,7 +69,7 @@ def test_a_server_that_starts_meanwhile_makes_it_worthless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path
 ) -> None:
     answers = iter([False, False, True])
-    monkeypatch.setattr(bandwidth, "_processes", lambda _: next(answers))
+    monkeypatch.setattr(bandwidth, "busy", lambda _: next(answers))
     record = measure(Order({str(NODE): CPUS}, **SMALL))
     assert (record["why"], record["runs"]) == ("server running", [])
 

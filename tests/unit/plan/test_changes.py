@@ -201,7 +201,7 @@ def test_irqbalance_is_restarted_when_it_runs_with_other_cpus() -> None:
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
 def test_any_content_arrives_unchanged(tmp_path_factory: pytest.TempPathFactory, content: str) -> None:
     target = tmp_path_factory.mktemp("place") / "a b'c" / "file$HOME"
-    done = shell(changes._write(File(str(target), content, "0640")))
+    done = shell(changes.write(File(str(target), content, "0640")))
     assert (done.returncode, done.stderr) == (0, "")
     assert target.read_bytes() == content.encode()
     assert target.stat().st_mode & 0o777 == 0o640
@@ -212,7 +212,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")
     (tmp_path / ".file.ktfleet-new").mkdir()
-    assert shell(changes._write(File(str(target), "new", "0644"))).returncode != 0
+    assert shell(changes.write(File(str(target), "new", "0644"))).returncode != 0
     assert target.read_text() == "old"
 
 

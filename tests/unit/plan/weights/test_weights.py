@@ -184,7 +184,8 @@ def test_another_method_reads_the_checkpoint_itself() -> None:
 
 def test_a_method_that_is_converted_in_a_way_nobody_knows_here_is_refused() -> None:
     """It is not taken for one that reads the checkpoint itself."""
-    (line,) = map(str, made(recipe=RECIPE.model_copy(update={"method": "AMXINT8"})).refusals)
+    line, overlay = map(str, made(recipe=RECIPE.model_copy(update={"method": "AMXINT8"})).refusals)
+    assert "the overlay for clamp" in overlay
     assert line.startswith("the recipe has no converted weights: seen AMXINT8, wanted AMXINT4; ")
 
 
