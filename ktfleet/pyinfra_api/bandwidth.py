@@ -31,11 +31,11 @@ def check_bandwidth(plan: Plan, again: bool) -> Commands:
         logger.info(f"{host.print_prefix}the memory bandwidth is measured when this runs")
         return
     holds_for = kept.circumstances_of(plan, HOST)
-    if not again and kept.still_holds("bandwidth", plan, holds_for):
+    if not again and kept.holds("bandwidth", plan, holds_for, alone=True):
         return
     results.store(host.name, "bandwidth", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredBandwidth, _order(plan), _ignore_errors=True)
+    record = yield from kept.alone(plan, MeasuredBandwidth, _order(plan))
     for name, value in (figures(record) if record else {}).items():
         results.store_figure(host.name, name, value)
     seen = host_state(host, plan.config)

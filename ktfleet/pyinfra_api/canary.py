@@ -14,7 +14,7 @@ from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
-from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.operations import Commands, conclude, skip
 
 LIMIT_S = 7200
 """Of the whole canary: 22 answers, some of a thinking model."""
@@ -29,8 +29,11 @@ def check_canary(plan: Plan, again: bool) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the canary is asked when this runs")
         return
+    if not again and plan.not_served:
+        yield from skip("canary", plan.not_served)
+        return
     holds_for = kept.circumstances_of(plan, ALL)
-    if not again and kept.still_holds("canary", plan, holds_for):
+    if not again and kept.holds("canary", plan, holds_for):
         return
     results.store(host.name, "canary", begun())
     yield from place_measurements()

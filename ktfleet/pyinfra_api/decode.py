@@ -16,7 +16,7 @@ from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
-from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.operations import Commands, conclude, skip
 
 LIMIT_S = 3600
 """Of the whole measurement: 12 answers of 256 tokens take minutes even at a tenth of the wanted rate."""
@@ -34,8 +34,11 @@ def check_decode(plan: Plan, again: bool) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the decode rate is measured when this runs")
         return
+    if not again and plan.not_served:
+        yield from skip("decode", plan.not_served)
+        return
     holds_for = kept.circumstances_of(plan, ALL)
-    if not again and kept.still_holds("decode", plan, holds_for):
+    if not again and kept.holds("decode", plan, holds_for):
         return
     results.store(host.name, "decode", begun())
     yield from place_measurements()

@@ -38,7 +38,7 @@ def check_gpu(plan: Plan, again: bool) -> Commands:
     record, holds_for = None, None
     if wanted is not None:
         holds_for = kept.circumstances_of(plan, CARD)
-        if not again and kept.still_holds("gpu", plan, holds_for):
+        if not again and kept.holds("gpu", plan, holds_for):
             return
         results.store(host.name, "gpu", begun())
         yield from place(sources())

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pyinfra.api.deploy import add_deploy
 
 from checks import canary
-from ktfleet import plan, recipes, results
-from ktfleet.config import Workstation
+from ktfleet import results
 from ktfleet.measure.tasks import TASKS
 from ktfleet.plan.places import MEASURE
 from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector, MeasuredHost
-from tests.states import converged, workstation
+from tests.states import converged, served
 from tests.unit.judge.test_canary import ALL, WRONG, answered
 
-PLAN = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4"))
+PLAN = served()
 MEASURED = {
     "schema": 1, "ready": {"ready": True, "waited_s": 0.1}, "order": {"tasks": [task.name for task in TASKS]},
     "asked": [answered(task) for task in ALL],

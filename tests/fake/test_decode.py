@@ -10,7 +10,7 @@ import pytest
 from pyinfra.api.deploy import add_deploy
 
 from checks import decode
-from ktfleet import plan, recipes, results
+from ktfleet import results
 from ktfleet.config import Hardware, Server, Workstation
 from ktfleet.judge.bandwidth import figure as figure_of
 from ktfleet.plan.places import MEASURE
@@ -18,17 +18,17 @@ from ktfleet.pyinfra_api import decode as pyinfra_decode
 from ktfleet.verdict import Verdict
 from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector, MeasuredHost
-from tests.states import converged, workstation
+from tests.states import converged, served
 from tests.unit.judge.test_decode import RATES, run
 
-PLAN = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4"))
+PLAN = served()
 MEASURED = {
     "schema": 1, "ready": {"ready": True, "waited_s": 0.1}, "order": {"probe": 0},
     "runs": [run(prompt, rate) for prompt in ("prose", "code") for rate in RATES],
 }  # fmt: skip
 
 
-TOP_4 = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4-top4"))
+TOP_4 = served("dsv4-flash-amxint4-top4")
 
 
 def test_a_figure_is_only_compared_with_its_own_setup() -> None:
