@@ -80,7 +80,13 @@ def wanted(plan: Plan, name: str) -> Wanted:
         if read and all(read)
         else None
     )
-    return Wanted(setup, published, ceiling_tok_s=most, history=results.figures(name, f"decode: {setup}"))
+    return Wanted(
+        setup,
+        published,
+        spread=recipe.decode_spread,
+        ceiling_tok_s=most,
+        history=results.figures(name, f"decode: {setup}"),
+    )
 
 
 def _hardware(sockets: int, cores: int) -> str:

@@ -111,6 +111,17 @@ def test_a_rate_is_kept_and_a_drop_fails_and_is_not_kept(caplog: pytest.LogCaptu
     assert "the CPUs are not at their full clock" in caplog.text
 
 
+def test_how_steady_a_rate_has_to_be_is_the_recipes() -> None:
+    rates = (20.0, 21.0, 22.0, 23.0, 24.0)
+    unsteady = {**MEASURED, "runs": [run(prompt, rate) for prompt in ("prose", "code") for rate in rates]}
+    assert not check(host(unsteady))
+    assert stored()["decode of prose"] == "inconclusive"
+    tolerant = replace(PLAN, recipe=PLAN.recipe.model_copy(update={"decode_spread": 0.5}))
+    with fleet(host(unsteady), connector=Connector) as (state, _):
+        execute(state, [(decode.check, tolerant)])
+    assert stored()["decode of prose"] == "pass"
+
+
 @pytest.mark.parametrize("said", [None, "{", '{"schema": 99}', '{"schema": 1}', "no JSON", "[1]"])
 def test_a_measurement_that_says_nothing_useful_is_inconclusive(said: str | None) -> None:
     assert not check(host(said))
