@@ -9,7 +9,7 @@ from ktfleet import results
 from ktfleet.judge.api import Wanted, begun, judge
 from ktfleet.measure.api import Order
 from ktfleet.measure.api_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS, STACK_PYTHON
 from ktfleet.pyinfra_api import kept
@@ -28,6 +28,8 @@ def check_api(plan: Plan, again: bool = False) -> Commands:
     """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the server's interface is tried when this runs")
+        return
+    if not again and measuring.skipped(plan):
         return
     if not again and plan.not_served:
         yield from skip("api", plan.not_served)

@@ -9,7 +9,7 @@ from ktfleet import results
 from ktfleet.judge.bandwidth import begun, figures, judge
 from ktfleet.measure.bandwidth import Order
 from ktfleet.measure.bandwidth_record import SCHEMA, Record
-from ktfleet.plan import Plan, worksheet
+from ktfleet.plan import Plan, measuring, worksheet
 from ktfleet.plan.circumstances import HOST
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
@@ -29,6 +29,8 @@ def check_bandwidth(plan: Plan, again: bool) -> Commands:
     """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the memory bandwidth is measured when this runs")
+        return
+    if not again and measuring.skipped(plan):
         return
     holds_for = kept.circumstances_of(plan, HOST)
     if not again and kept.holds("bandwidth", plan, holds_for, alone=True):

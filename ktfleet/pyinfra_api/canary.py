@@ -9,7 +9,7 @@ from ktfleet import results
 from ktfleet.judge.canary import begun, judge
 from ktfleet.measure.canary import Order
 from ktfleet.measure.canary_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
@@ -28,6 +28,8 @@ def check_canary(plan: Plan, again: bool) -> Commands:
     """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the canary is asked when this runs")
+        return
+    if not again and measuring.skipped(plan):
         return
     if not again and plan.not_served:
         yield from skip("canary", plan.not_served)

@@ -11,7 +11,7 @@ from ktfleet.judge.decode import begun, judge, slowest
 from ktfleet.judge.decode.wanted import Published, Setup, Wanted, ceiling
 from ktfleet.measure.decode import Order
 from ktfleet.measure.decode_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
@@ -33,6 +33,8 @@ def check_decode(plan: Plan, again: bool) -> Commands:
     """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the decode rate is measured when this runs")
+        return
+    if not again and measuring.skipped(plan):
         return
     if not again and plan.not_served:
         yield from skip("decode", plan.not_served)

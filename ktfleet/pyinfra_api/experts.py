@@ -9,7 +9,7 @@ from ktfleet import results
 from ktfleet.judge.experts import Wanted, begun, ceiling, judge
 from ktfleet.measure.experts import Order
 from ktfleet.measure.experts_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS, STACK_PYTHON
 from ktfleet.pyinfra_api import kept
@@ -29,6 +29,8 @@ def check_experts(plan: Plan, again: bool = False) -> Commands:
     """
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the expert kernel is measured when this runs")
+        return
+    if not again and measuring.skipped(plan):
         return
     if not again and plan.stack is None:
         yield from skip("experts", "no kt-kernel is installed: the configuration says stack = None")

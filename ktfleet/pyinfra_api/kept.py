@@ -11,7 +11,7 @@ from pyinfra.api import StringCommand
 from pyinfra.api.command import PyinfraCommand
 
 from ktfleet import results
-from ktfleet.plan import Plan, jobs, measuring
+from ktfleet.plan import Plan, jobs
 from ktfleet.plan.circumstances import Circumstance, circumstances
 from ktfleet.plan.places import SERVER_UNIT
 from ktfleet.pyinfra_api.facts import forget, host_state
@@ -32,8 +32,6 @@ def holds(check: str, plan: Plan, now: Mapping[str, str] | None, *, alone: bool 
     It was good and was taken in the same circumstances. alone: it cannot be taken beside a server; then an earlier good
     one has to do while the server runs.
     """
-    if measuring.skipped(plan):
-        return True
     latest = results.checks(host.name).get(check)
     # What was bad may be repaired by now.
     if latest is None or not latest.verdicts or not all(verdict.good for verdict in latest.verdicts):

@@ -28,10 +28,10 @@ def check_placement(plan: Plan, again: bool = False) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the placement is read when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
     if not again and plan.not_served:
         yield from skip("placement", plan.not_served)
-        return
-    if not again and measuring.skipped(plan):
         return
     results.store(host.name, "placement", begun())
     yield from place_measurements()
