@@ -51,7 +51,7 @@ class Host:
         return self.machine.run(MAIN).stdout.strip()
 
     def serves(self) -> bool:
-        told = self.machine.run("cat /run/ktfleet-server/progress.json", check=False).stdout
+        told = self.machine.run("cat /run/ktfleet-server/progress.json", sudo=True, check=False).stdout
         return (
             '"state": "done"' in told
             and self.machine.run(f"systemctl -q is-active {UNIT}", check=False).returncode == 0
