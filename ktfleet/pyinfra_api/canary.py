@@ -39,8 +39,15 @@ def check_canary(plan: Plan, again: bool) -> Commands:
         return
     results.store(host.name, "canary", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredCanary, Order(url=plan.config.server.url), _ignore_errors=True)
+    record = host.get_fact(MeasuredCanary, order(plan), _ignore_errors=True)
     yield from conclude("canary", judge(record), holds_for)
+
+
+def order(plan: Plan) -> Order:
+    """What to ask whom."""
+    other = plan.config.reference
+    url, model = (other.url, other.model) if other else (None, None)
+    return Order(url=plan.config.server.url, reference=url, reference_model=model)
 
 
 class MeasuredCanary(Measured):
