@@ -1,4 +1,5 @@
-"""The server: it runs, was started from what is wanted now, answers with a token, and only to who has the key.
+"""The server: it runs, was started from what is wanted now, answers with a token, does so with the recipe's clamp and
+top-k, and only to who has the key.
 
 A deploy of its own: `pyinfra inventory/ws.py checks/server.py`. Nothing is written on the host but the measurement,
 below /usr/local/lib/ktfleet.

@@ -27,7 +27,7 @@ def placement(recipe: Recipe, python: Path, rounds: int, *, ab: bool) -> Record:
         do = "run it on the workstation"
         raise Refused((Problem("this machine cannot show it", "one core of a node", "two of each", do),))
     arms = trial.others(state) if ab else trial.losing(state)
-    order = json.dumps(asdict(trial.order(recipe, arms, rounds)))
+    order = json.dumps(asdict(trial.order(recipe, list(map(asdict, arms)), rounds)))
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "measure.pyz"
         program.write_bytes(bundle.zipped())

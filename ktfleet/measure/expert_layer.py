@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import itertools
 import math
 import mmap
 import os
@@ -144,16 +145,20 @@ class Layer:
         self._token(dice)
 
     def _token(self, dice: random.Random) -> None:
-        """A token's activations, and for each call other experts: all of them before one comes again."""
+        """A token's activations."""
         shape = self.shape
-        turns = list(range(shape.experts))
-        dice.shuffle(turns)
-        picked = (turns[n % shape.experts] for n in range(shape.experts * shape.top_k))
-        self.ids = Buffer(struct.pack(f"{shape.experts * shape.top_k}q", *picked))
+        self.turns = dice.sample(range(shape.experts), shape.experts)
+        self.keep(shape.top_k)
         self.mix = Buffer(struct.pack(f"{shape.top_k}f", *(1 / shape.top_k for _ in range(shape.top_k))))
         self.count = Buffer(struct.pack("i", 1))
         self.source = Buffer(bf16(dice.gauss(0, 1) for _ in range(shape.hidden)))
         self.out = Buffer(2 * shape.hidden)
+
+    def keep(self, kept: int) -> None:
+        """From now on a call computes so many, -1 stands for the rest; all experts come before one comes again."""
+        turns, absent = itertools.cycle(self.turns), [-1] * (self.shape.top_k - kept)
+        rows = ([*itertools.islice(turns, kept), *absent] for _ in range(self.shape.experts))
+        self.ids = Buffer(b"".join(struct.pack(f"{self.shape.top_k}q", *row) for row in rows))
         self.calls = 0
 
     def forward(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from ktfleet.measure.decode_record import Frozen, Ready
+from ktfleet.measure.overlay_record import Seen
 from ktfleet.measure.server import SCHEMA
 
 __all__ = ["SCHEMA", "Answer", "Record"]
@@ -21,7 +22,7 @@ class Answer(Frozen):
 class Record(Frozen):
     """The whole measurement. front: "without" a key, with a "wrong" and the "right" one, and an "other path" with it.
 
-    key: why it could not be read. shown: where it can be seen; None: nobody looked.
+    key: why it could not be read. shown: where it can be seen; None: nobody looked. overlay: None: not asked for.
     """
 
     schema_version: int = Field(alias="schema")
@@ -29,3 +30,4 @@ class Record(Frozen):
     front: dict[str, Answer] | None = None
     key: str | None = None
     shown: tuple[str, ...] | None = None
+    overlay: Seen | None = None

@@ -1,4 +1,4 @@
-"""Where workers and other threads run, tried: one expert layer, several arrangements in turn, in one process.
+"""One expert layer, tried: where workers and other threads run, how many experts a token computes; all in one process.
 
 The rounds of all arms are interleaved, so that what else happens on the machine happens to all of them alike. Only the
 standard library and the kt-kernel wheel: it runs on the host, with the server's Python. Nothing is decided here.
@@ -31,10 +31,11 @@ WARM = 2
 class Order:
     """What to try.
 
-    arms: each {"name", "workers" (of each node), "others" (CPUs of every other thread)}; the first one is what the
-    others are compared with. bytes: of one expert in memory. seconds: of an arm in a round. folder: where kt_kernel
-    is, "": this Python's packages. variant: of the extension, "": what kt-kernel takes here. server: the cgroup of the
-    server's unit, beside which nothing is tried. limit_s: of everything.
+    arms: each {"name", "workers" (of each node), "others" (CPUs of every other thread)}, and "kept", the
+    experts of top_k that are computed, if not all; the first one is what the others are compared with. bytes: of one
+    expert in memory. seconds: of an arm in a round. folder: where kt_kernel is, "": this Python's packages. variant: of
+    the extension, "": what kt-kernel takes here. server: the cgroup of the server's unit, beside which nothing is
+    tried. limit_s: of everything.
     """
 
     arms: Sequence[Mapping[str, Any]]
@@ -85,6 +86,7 @@ def _rounds(order: Order, layers: Mapping[tuple[int, ...], Layer]) -> dict[str, 
     for _ in range(order.rounds):
         for arm in dice.sample(list(order.arms), len(order.arms)):
             layer = layers[tuple(arm["workers"])]
+            layer.keep(arm.get("kept", order.top_k))
             expert_layer.pin_others(arm["others"])
             time.sleep(QUIET_S)
             layer.microseconds(0, WARM)
@@ -103,7 +105,7 @@ def _arm(
         "unpinned": sorted(name for name, cpus in seen.items() if len(cpus) > 1),
         "rounds_us": [round(each, 1) for each in took],
         "median_us": round(middle, 1),
-        "gb_s": round(order.top_k * order.bytes / middle / 1e3, 2),
+        "gb_s": round(arm.get("kept", order.top_k) * order.bytes / middle / 1e3, 2),
         "times_slower": ratio([one / base for one, base in zip(took, first, strict=True)]),
     }
 

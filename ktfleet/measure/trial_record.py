@@ -44,7 +44,8 @@ class Arm(Frozen):
         pinned = f", {len(self.unpinned)} of them unpinned" if self.unpinned else ""
         workers = f"{'+'.join(map(str, self.workers))} workers{pinned}"
         speed = f"{self.median_us:.0f} us a layer, {self.gb_s:.1f} GB/s"
-        return f"{self.name}: {speed}, {self.times_slower} times slower ({workers}; {len(self.rounds_us)} rounds)"
+        rounds = f"{len(self.rounds_us)} rounds"
+        return f"{self.name}: {speed}, {self.times_slower} times the first one's time ({workers}; {rounds})"
 
 
 class Record(Frozen):

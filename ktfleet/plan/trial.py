@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ktfleet.host.state import HostState
 from ktfleet.measure.trial import Order
@@ -26,7 +28,7 @@ class Arm:
 
 def losing(state: HostState) -> tuple[Arm, ...]:
     """The plan, beside what guides and habits lead to."""
-    plan, everywhere, cores = _planned(state), _everywhere(state), _cores(state)
+    plan, everywhere, cores = planned(state), _everywhere(state), _cores(state)
     one = next(cpus[0] for cpus in assign(state).worker_cpus.values())
     return (
         plan,
@@ -41,7 +43,7 @@ def others(state: HostState) -> tuple[Arm, ...]:
 
     Without hyperthreads there are no siblings: then the cores kept back are the plan.
     """
-    plan, cores = _planned(state), _cores(state)
+    plan, cores = planned(state), _cores(state)
     kept = tuple(cpu for node in physical_cores(state).values() for core in node[min(cores) - 1 :] for cpu in core)
     one_less = Arm("others on cores kept back", tuple(count - 1 for count in cores), kept)
     unpinned = Arm("others anywhere", plan.workers, _everywhere(state))
@@ -50,11 +52,11 @@ def others(state: HostState) -> tuple[Arm, ...]:
     return (Arm("others on the workers' siblings", plan.workers, plan.others), one_less, unpinned)
 
 
-def order(recipe: Recipe, arms: tuple[Arm, ...], rounds: int = ROUNDS) -> Order:
-    """One layer of the recipe's shape under these arrangements."""
+def order(recipe: Recipe, arms: Sequence[Mapping[str, Any]], rounds: int = ROUNDS) -> Order:
+    """One layer of the recipe's shape under these arrangements: arms, as the measurement takes them."""
     real = recipe.experts
     size = (real.per_token, real.hidden, real.intermediate, real.bytes)
-    return Order(tuple(map(asdict, arms)), recipe.method, EXPERTS, *size, rounds)
+    return Order(arms, recipe.method, EXPERTS, *size, rounds)
 
 
 def possible(state: HostState) -> bool:
@@ -62,7 +64,8 @@ def possible(state: HostState) -> bool:
     return assign(state).cpuinfer > 0 and min(_cores(state), default=0) > 1
 
 
-def _planned(state: HostState) -> Arm:
+def planned(state: HostState) -> Arm:
+    """The plan itself."""
     division = assign(state)
     return Arm("the plan", tuple(len(cpus) for cpus in division.worker_cpus.values()), division.other_cpus)
 

@@ -9,11 +9,12 @@ from pyinfra import host, logger, state
 from pyinfra.api import FactBase, StringCommand, operation
 
 from ktfleet import results
+from ktfleet.judge.overlay import SHOWN
 from ktfleet.judge.server import begun, judge
 from ktfleet.measure.server import Order
 from ktfleet.measure.server_record import SCHEMA, Record
 from ktfleet.plan import Plan
-from ktfleet.plan.places import FRONT_UNIT, MEASUREMENTS, SERVER_KEY
+from ktfleet.plan.places import FRONT_UNIT, MEASUREMENTS, SERVER_KEY, SERVER_STATUS
 from ktfleet.plan.server import changes
 from ktfleet.plan.server.key import read
 from ktfleet.problem import Refused
@@ -85,14 +86,24 @@ def check_server(plan: Plan) -> Commands:
         yield from place_measurements()
         forget(host)
         record = host.get_fact(AskedServer, order(plan), _ignore_errors=True)
-    yield from conclude(CHECK, judge(plan, host_state(host, plan.config), record))
+    verdicts = judge(plan, host_state(host, plan.config), record)
+    for judged in verdicts:
+        if judged.key in SHOWN and judged.result == "pass":
+            logger.info(f"{host.print_prefix}{judged.key}: {judged.seen}")
+    yield from conclude(CHECK, verdicts)
 
 
 def order(plan: Plan) -> Order:
-    """The server itself, and its front."""
+    """The server itself, its overlay, and its front."""
     server = plan.config.server
     front = f"http://{server.front.replace('0.0.0.0', '127.0.0.1').replace('[::]', '[::1]')}" if server.front else None
-    return Order(url=server.url, model=plan.recipe.api.model_name, front=front, key_file=SERVER_KEY if front else None)
+    return Order(
+        url=server.url,
+        model=plan.recipe.api.model_name,
+        front=front,
+        key_file=SERVER_KEY if front else None,
+        overlay=SERVER_STATUS if plan.overlay else None,
+    )
 
 
 class AskedServer(Measured):

@@ -33,6 +33,7 @@ def describe(overlay: Overlay) -> dict[str, Any]:
         "schema": SCHEMA,
         "pid": os.getpid(),
         "folder": FOLDER,
+        "active": str(overlay.asked),
         "settings": dataclasses.asdict(overlay.asked),
         "layers": sorted(overlay.layers),
         "clamped": {str(layer): limit for layer, limit in sorted(overlay.arrived.items())},

@@ -17,7 +17,7 @@ from ktfleet import plan, recipes, results
 from ktfleet.config import Data, Key, Server, Workstation
 from ktfleet.measure.server_record import SCHEMA
 from ktfleet.plan import Plan, told
-from ktfleet.plan.places import LOCK, SERVER_PROGRESS, SERVER_UNIT
+from ktfleet.plan.places import LOCK, SERVER_PROGRESS, SERVER_STATUS, SERVER_UNIT
 from ktfleet.pyinfra_api import waiting
 from ktfleet.sources import Weights
 from tasks import server
@@ -26,6 +26,8 @@ from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector as Measuring
 from tests.fake.measuring import MeasuredHost
 from tests.states import converged, with_data_disk, workstation
+from tests.unit.judge.test_overlay import NOW
+from tests.unit.judge.test_overlay import told as overlay_told
 
 KEY = "0123456789abcdef-s3cret"
 PLACE = "/etc/ktfleet/server.key"
@@ -194,6 +196,20 @@ def test_the_check_asks_and_judges(measured: Any, good: bool) -> None:
     fake = Host("ws01", served(wanted), wanted=wanted, measured=measured)
     assert run(fake, wanted, check.check) == good
     assert "measure.pyz server" in fake.ran[0]
+
+
+def test_the_check_shows_and_judges_the_overlay(caplog: pytest.LogCaptureFixture) -> None:
+    wanted = made(recipe="dsv4-flash-mxfp4-top4")
+    told = overlay_told(wanted.recipe).model_dump_json(by_alias=True).replace("schema_version", "schema")
+    seen = {"text": told, "pids": [77], "now": NOW}
+    fake = Host("ws01", served(wanted), wanted=wanted, measured={**MEASURED, "overlay": seen})
+    assert run(fake, wanted, check.check)
+    assert f'"overlay": "{SERVER_STATUS}"' in fake.ran[0]
+    assert "effective top-k: 4 of 6" in caplog.text
+    assert "overlay: MXFP4, the method's own clamp, top 4 of 6 experts of a decoded token (process 77" in caplog.text
+    fake.measured = {**MEASURED, "overlay": {**seen, "text": None, "why": f"{SERVER_STATUS}: no such file"}}
+    assert not run(fake, wanted, check.check)
+    assert "overlay: seen nothing, wanted the running server's own status" in caplog.text
 
 
 def test_a_dry_run_changes_nothing(public: Plan) -> None:

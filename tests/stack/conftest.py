@@ -16,6 +16,8 @@ from ktfleet.locks import path as lock
 NEEDED = 24_000_000_000
 """Bytes that both installations, uv's cache of them and the joined objects of sgl_kernel take at most."""
 
+AIPERF = Path(__file__).with_name("aiperf.txt")
+
 HASHED = ("--require-hashes", "--only-binary", ":all:", "--requirement")
 """What follows is a lock. Nothing is built here."""
 
@@ -26,6 +28,19 @@ def uv(*arguments: str | Path, cache: Path) -> subprocess.CompletedProcess[str]:
 
     surroundings = {**os.environ, "UV_CACHE_DIR": str(cache), "UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"}
     return subprocess.run([find_uv_bin(), *arguments], capture_output=True, text=True, env=surroundings)
+
+
+def installed(folder: Path, locked: Path) -> Path:
+    """The python of a new environment with exactly what is locked."""
+    environment, cache = folder / "environment", folder / "cache"
+    python = environment / "bin" / "python"
+    for arguments in (
+        ("venv", "--python", sys.executable, environment),
+        ("pip", "install", "--python", python, *HASHED, locked),
+    ):
+        done = uv(*arguments, cache=cache)
+        assert done.returncode == 0, done.stderr
+    return python
 
 
 @pytest.fixture(scope="session")
@@ -51,15 +66,7 @@ def stack_python(request: pytest.FixtureRequest) -> Path:
     if not lock(version).is_file():
         pytest.skip(f"no lock for this Python: seen {version}, wanted 3.11 or 3.12")
     folder: Path = request.getfixturevalue("room")
-    environment, cache = folder / "environment", folder / "cache"
-    python = environment / "bin" / "python"
-    for arguments in (
-        ("venv", "--python", sys.executable, environment),
-        ("pip", "install", "--python", python, *HASHED, lock(version)),
-    ):
-        done = uv(*arguments, cache=cache)
-        assert done.returncode == 0, done.stderr
-    return python
+    return installed(folder, lock(version))
 
 
 @pytest.fixture(scope="session")
@@ -70,3 +77,11 @@ def target_312(room: Path) -> Path:
     done = uv("pip", "install", *foreign, *HASHED, lock("3.12"), cache=room / "cache")
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def aiperf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The python of an environment with aiperf (0.9 GB), which is deleted afterwards."""
+    folder = tmp_path_factory.mktemp("aiperf")
+    yield installed(folder, AIPERF)
+    shutil.rmtree(folder, ignore_errors=True)

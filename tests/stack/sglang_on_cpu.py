@@ -24,11 +24,13 @@ END = "<end>"
 
 @dataclass(frozen=True)
 class Running:
-    """A server and its processes."""
+    """A server and its processes. model: its folder. interval: the tokens of a chunk that it waits for."""
 
     server: Server
     pid: int
     log: Path
+    model: Path
+    interval: int
 
     def scheduler(self) -> int:
         """The process that decodes; the one that speaks HTTP is another."""
@@ -40,9 +42,10 @@ class Running:
 
 
 @contextmanager
-def serving(python: Path, folder: Path, *flags: str) -> Iterator[Running]:
-    """Start it with more flags, and wait until it is healthy. Afterwards all of its processes are gone."""
-    write_model(folder / "model")
+def serving(python: Path, folder: Path, interval: int) -> Iterator[Running]:
+    """Start it, and wait until it is healthy. Afterwards all of its processes are gone."""
+    model = folder / "model"
+    write_model(model)
     port = free_port()
     log = folder / "server.log"
     environment = {
@@ -54,15 +57,15 @@ def serving(python: Path, folder: Path, *flags: str) -> Iterator[Running]:
         "CUDA_VISIBLE_DEVICES": "",
     }
     command = [
-        *(str(python), "-m", "sglang.launch_server", "--model-path", str(folder / "model"), "--load-format", "dummy"),
+        *(str(python), "-m", "sglang.launch_server", "--model-path", str(model), "--load-format", "dummy"),
         *("--device", "cpu", "--attention-backend", "torch_native", "--skip-server-warmup", "--sleep-on-idle"),
         # Without these limits it takes 16 GB.
         *("--max-total-tokens", "16384", "--mem-fraction-static", "0.05", "--disable-radix-cache"),
-        *("--enable-metrics", "--host", "127.0.0.1", "--port", str(port), *flags),
+        *("--enable-metrics", "--host", "127.0.0.1", "--port", str(port), "--stream-interval", str(interval)),
     ]
     with log.open("w") as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True)
-    running = Running(Server(f"http://127.0.0.1:{port}"), process.pid, log)
+    running = Running(Server(f"http://127.0.0.1:{port}"), process.pid, log, model, interval)
     try:
         deadline = time.monotonic() + START_S
         while page(running.server, "/health", 20).status != 200:

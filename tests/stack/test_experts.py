@@ -53,3 +53,12 @@ def test_arms_are_timed_in_turn(stack_python: Path, tmp_path: Path) -> None:
     assert (plan.times_slower.median, plan.unpinned) == (1.0, ())
     assert many.unpinned
     assert len(many.rounds_us) == 3
+
+
+def test_fewer_experts_are_timed_in_turn_too(stack_python: Path, tmp_path: Path) -> None:
+    """How much less time they take, bench/overlay.py tells."""
+    arms = [{"name": str(kept), "workers": [1], "others": [1], "kept": kept} for kept in (4, 1)]
+    record = Trial.model_validate(run(stack_python, tmp_path, "trial", {**SHAPE, "arms": arms, "rounds": 3}))
+    assert (record.why, record.finite) == ("", True)
+    for arm in record.arms:
+        assert arm.gb_s == pytest.approx(int(arm.name) * 884.736 / arm.median_us, abs=0.01)

@@ -308,6 +308,7 @@ def test_the_card_computes_none_for_an_absent_expert(layers: dict[str, Any]) -> 
 
 def test_the_status_tells_what_ran(layers: dict[str, Any]) -> None:
     told = layers["status"]
+    assert "top 4 of 6 experts of a decoded token" in told["file"]["active"]
     assert told["file"]["slots"] == {"0": [90, 60], "1": [18, 12]}
     assert told["file"]["clamped"] == ({"0": 10.0, "1": 10.0} if layers["method"] == "int4" else {})
     assert (told["shape"], told["counted"]) == ([1, 2, 8], 60 + 12 + 54)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ktfleet.measure.overlay_record import SCHEMA, Status
+from ktfleet.measure.overlay_record import Status
 from ktfleet.plan.overlay import Overlay, overlay
 from ktfleet.recipes import Recipe
 from ktfleet.verdict import Result, Verdict
 
 OLDEST_S = 60.0
 """Age of a status that still counts: a running server writes one every 2 s, also while it computes."""
+
+SHOWN = ("overlay", "effective clamp", "effective top-k")
+"""What a run tells also when it is good."""
 
 _RESTART = "restart the server as deploy.py starts it; read its log for lines with `ktfleet overlay`"
 
@@ -35,9 +38,6 @@ def _fresh(status: Status | None, pids: Collection[int] | None, now: float, gap:
     key, wanted = "overlay", "the running server's own status"
     if status is None:
         return Verdict(key, "inconclusive", "nothing", wanted, gap or "its status could not be read")
-    if status.schema_version != SCHEMA:
-        why = f"it is of version {status.schema_version}, this ktfleet reads {SCHEMA}"
-        return Verdict(key, "inconclusive", "another version", wanted, why)
     if pids is None:
         return Verdict(key, "inconclusive", f"process {status.pid}", wanted, "the server's processes are not known")
     if status.pid not in pids:
@@ -46,9 +46,8 @@ def _fresh(status: Status | None, pids: Collection[int] | None, now: float, gap:
     age = now - status.written
     if not -OLDEST_S <= age <= OLDEST_S:
         return Verdict(key, "inconclusive", f"one of {age:.0f} s ago", wanted, "what it says may be over")
-    return Verdict(
-        key, "pass", f"process {status.pid}, {max(age, 0):.0f} s ago", wanted, "what is asked for may not run"
-    )
+    seen = f"{status.active} (process {status.pid}, {max(age, 0):.0f} s ago)"
+    return Verdict(key, "pass", seen, wanted, "what is asked for may not run")
 
 
 def _version(wanted: Overlay, status: Status) -> Verdict:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ktfleet.host.state import HostState
+from ktfleet.judge import overlay
+from ktfleet.measure.overlay_record import Seen
 from ktfleet.measure.server_record import Record
 from ktfleet.plan import Plan
 from ktfleet.plan.server import proven
@@ -21,7 +23,7 @@ def judge(plan: Plan, state: HostState | None, record: Record | None) -> tuple[V
         return (Verdict(KEY, "skipped", "not looked at", "nothing", plan.not_served or ""),)
     if state is None:
         return (Verdict(KEY, "inconclusive", "nothing", "the probe's answer", "the host could not be probed"),)
-    return (*map(claimed, proven.claims(plan, state)), *_answers(plan, record))
+    return (*map(claimed, proven.claims(plan, state)), *_answers(plan, record), *_overlay(plan, record))
 
 
 def begun() -> tuple[Verdict, ...]:
@@ -40,6 +42,14 @@ def _answers(plan: Plan, record: Record | None) -> Iterator[Verdict]:
         yield Verdict(key, "fail", record.ready.why, _TOKEN, why, _JOURNAL)
     if plan.fronted:
         yield from _front(record)
+
+
+def _overlay(plan: Plan, record: Record | None) -> tuple[Verdict, ...]:
+    seen = record.overlay if record else None
+    if seen is None:
+        seen = Seen(why="it could not be asked", now=0)
+    status, gap = seen.read()
+    return overlay.judge(plan.recipe, status, pids=seen.pids, now=seen.now, gap=gap)
 
 
 def _front(record: Record) -> Iterator[Verdict]:

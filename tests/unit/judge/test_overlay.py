@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from ktfleet import recipes
 from ktfleet.judge.overlay import judge
 from ktfleet.measure import overlay_record
-from ktfleet.measure.overlay_record import Status
+from ktfleet.measure.overlay_record import Seen, Status
 from ktfleet.plan.overlay import overlay
 from ktfleet.runtime import settings
 from ktfleet.runtime.status import SCHEMA
@@ -28,7 +29,7 @@ def told(recipe: recipes.Recipe = RECIPE, **change: Any) -> Status:
     asked = settings.read(made.asked)
     layers = range(recipe.experts.layers)
     good = {
-        "schema": SCHEMA, "pid": 77, "folder": made.folder, "settings": dataclasses.asdict(asked),
+        "schema": SCHEMA, "pid": 77, "folder": made.folder, "active": str(asked), "settings": dataclasses.asdict(asked),
         "layers": list(layers), "clamped": {str(n): asked.clamp for n in layers if asked.clamp},
         "slots": {str(n): [600, 100 * recipe.top_k] for n in layers}, "whole_passes": 1, "written": NOW - 1,
     }  # fmt: skip
@@ -49,7 +50,24 @@ def test_all_as_asked_for() -> None:
     assert set(results(told()).values()) == {"pass"}
     assert seen("effective top-k", told()) == "4 of 6"
     assert seen("effective clamp", told()) == "10 in all 43 layers"
+    assert seen("overlay", told()) == "AMXINT4, clamp 10, top 4 of 6 experts of a decoded token (process 77, 1 s ago)"
     assert overlay_record.SCHEMA == SCHEMA
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    (None, "none there"), ("", "what its file holds is none: ''"),
+    ('{"schema": 99}', "it is of version 99, this ktfleet reads 1"),
+    *((text, "is none") for text in ("{", "[]", "{}", "[" * 9999, '{"schema": 1}', '{"schema": "1"}')),
+])  # fmt: skip
+def test_a_file_that_cannot_be_read_has_its_reason(text: str | None, why: str) -> None:
+    status, gap = Seen(text=text, why="none there", now=NOW).read()
+    assert status is None
+    assert why in gap
+
+
+def test_a_file_that_can_be_read_is_the_status() -> None:
+    text = json.dumps(told().model_dump(by_alias=True) | {"schema": SCHEMA, "new": 1})
+    assert Seen(text=text, now=NOW).read() == (told(), "")
 
 
 def test_a_recipe_that_needs_none_is_skipped() -> None:
@@ -63,7 +81,7 @@ def test_only_what_the_recipe_asks_for_is_judged() -> None:
 
 
 @pytest.mark.parametrize(("status", "known"), [
-    (None, {"gap": "no such file"}), (told(schema=99), {}), (told(), {"pids": None}), (told(), {"pids": set()}),
+    (None, {"gap": "no such file"}), (told(), {"pids": None}), (told(), {"pids": set()}),
     (told(pid=78), {}), (told(written=NOW - 61), {}), (told(written=NOW + 61), {}), (told(written=float("nan")), {}),
 ])  # fmt: skip
 def test_what_is_not_the_running_server_s_is_inconclusive(status: Status | None, known: dict[str, Any]) -> None:

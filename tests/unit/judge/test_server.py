@@ -13,6 +13,7 @@ from ktfleet.measure.server_record import SCHEMA, Record
 from ktfleet.plan import Plan, places
 from ktfleet.sources import Weights
 from tests.states import converged, with_data_disk, workstation
+from tests.unit.judge.test_overlay import NOW, told
 
 READY = {"ready": True, "waited_s": 0.1}
 FRONT = {
@@ -21,10 +22,8 @@ FRONT = {
 }  # fmt: skip
 
 
-def made(**config: Any) -> Plan:
-    wanted = Workstation(
-        recipe="dsv4-flash-mxfp4", data=Data(mount="/srv/models", label="models"), weights=Weights(), **config
-    )
+def made(recipe: str = "dsv4-flash-mxfp4", **config: Any) -> Plan:
+    wanted = Workstation(recipe=recipe, data=Data(mount="/srv/models", label="models"), weights=Weights(), **config)
     return plan.make(workstation(), wanted, recipes.load(wanted.recipe))
 
 
@@ -38,9 +37,11 @@ def judged(wanted: Plan, **record: Any) -> dict[str, tuple[str, str]]:
 
 
 def test_a_good_server() -> None:
-    assert {result for result, _ in judged(LOOPBACK).values()} == {"pass"}
-    found = judged(PUBLIC, front=FRONT, shown=[])
+    found = judged(LOOPBACK)
+    assert found.pop("overlay")[0] == "skipped"
     assert {result for result, _ in found.values()} == {"pass"}
+    found = judged(PUBLIC, front=FRONT, shown=[])
+    assert {result for result, _ in found.values()} == {"pass", "skipped"}
     assert {"front asks for the key", "front takes the key", "key is not shown"} <= set(found)
 
 
@@ -55,7 +56,7 @@ def test_a_good_server() -> None:
 ])  # fmt: skip
 def test_each_thing_that_can_be_wrong(record: dict[str, Any], key: str, seen: str) -> None:
     found = judged(PUBLIC, **{"front": FRONT, "shown": [], **record})
-    assert {name for name, (result, _) in found.items() if result != "pass"} == {key}
+    assert {name for name, (result, _) in found.items() if result not in ("pass", "skipped")} == {key}
     assert found[key] == ("fail", seen)
 
 
@@ -66,6 +67,18 @@ def test_what_was_not_asked_is_inconclusive() -> None:
     state = with_data_disk(converged(LOOPBACK), LOOPBACK)
     assert [v.key for v in judge(LOOPBACK, state, None) if v.result == "inconclusive"] == ["server answers"]
     assert [v.result for v in (*judge(LOOPBACK, None, None), *begun())] == ["inconclusive"] * 2
+
+
+def test_its_overlay_is_judged_with_it() -> None:
+    wanted = made("dsv4-flash-mxfp4-top4")
+    text = told(wanted.recipe).model_dump_json(by_alias=True).replace("schema_version", "schema")
+    found = judged(wanted, overlay={"text": text, "pids": [76, 77], "now": NOW})
+    assert {result for result, _ in found.values()} == {"pass"}
+    assert found["effective top-k"] == ("pass", "4 of 6")
+    other = judged(wanted, overlay={"text": text, "pids": [78], "now": NOW})
+    assert {name for name, (result, _) in other.items() if result != "pass"} == {"overlay"}
+    assert judged(wanted)["overlay"] == judged(wanted, overlay={"now": NOW, "why": "none"})["overlay"]
+    assert judged(wanted)["overlay"][0] == "inconclusive"
 
 
 def test_another_server_than_wanted_fails_although_it_answers() -> None:

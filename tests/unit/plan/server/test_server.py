@@ -15,6 +15,7 @@ from ktfleet import plan, recipes, verdict
 from ktfleet.config import Data, Key, Server, Workstation, parse
 from ktfleet.host.state import Folder, HostState, Listener, Unit
 from ktfleet.plan import Plan, cpu_lists, files, places, told
+from ktfleet.plan.overlay.wanted import VARIABLE
 from ktfleet.plan.request import request
 from ktfleet.plan.server import changes, key
 from ktfleet.plan.server.proven import FRONT, LAUNCH, READY
@@ -317,3 +318,14 @@ def test_a_service_has_said_its_last_word_while_it_goes_on(active: str, state: s
 def test_states_of_these_tests_agree_with_the_plan() -> None:
     wanted = made()
     assert changes.reasons(wanted, serving(wanted, host(wanted))) == ()
+
+
+def test_the_overlay_may_write_where_it_is_told_to() -> None:
+    wanted = made(recipe="dsv4-flash-mxfp4-top4")
+    assert wanted.server
+    status = Path(json.loads(dict(wanted.server.environment)[VARIABLE])["status"])
+    unit = text(wanted, places.unit_file(places.SERVER_UNIT)).splitlines()
+    # systemd makes it for the unit's user, and lets it write there whatever ProtectSystem= says.
+    assert str(status) == places.SERVER_STATUS
+    assert f"RuntimeDirectory={status.parent.relative_to('/run')}" in unit
+    assert "User=ktfleet" in unit
