@@ -36,8 +36,7 @@ OTHERS = "1,3,5,7"
 def host(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     (kt_kernel,) = locked.fetch(locked.lines("kt-kernel"))
     server = servers.write_engine(tmp_path_factory.mktemp("wheel"), kt_kernel)
-    folder, client = tmp_path_factory.mktemp("engine"), locked.with_all_it_needs("openai")
-    with serving.host(machine, folder, "tests/lab/engine.toml", server, client) as made:
+    with serving.host(machine, tmp_path_factory.mktemp("engine"), "tests/lab/engine.toml", server) as made:
         yield made
 
 
@@ -60,12 +59,6 @@ def test_its_threads_and_experts_are_where_the_plan_puts_them(host: Host) -> Non
         "experts of node 0": "pass", "experts of node 1": "pass", "experts' huge pages": "pass",
         "the card's interrupts": "skipped",
     }  # fmt: skip
-
-
-def test_the_official_client_gets_what_the_recipe_promises(host: Host) -> None:
-    run = host.deploy("checks/api.py", engine={"rate": RATE, "burst": 5})
-    assert run.code == 0, run.said
-    assert {verdict["result"] for verdict in run.checks["api"].values()} == {"pass"}
 
 
 def test_28_tok_s_in_bursts_are_measured_as_28(host: Host) -> None:
@@ -128,7 +121,7 @@ def test_a_crash_is_told_and_it_comes_back(host: Host) -> None:
     run = host.deploy("checks/decode.py", engine=WORSE)
     assert run.code != 0
     assert run.checks["decode"]["decode of prose"]["result"] == "inconclusive", run.said
-    assert "cut" in run.checks["decode"]["decode of prose"]["why"]
+    assert "before it was finished" in run.checks["decode"]["decode of prose"]["why"], run.said
     host.wait_until(lambda: host.main() not in ("0", before) and host.serves())
     journal = host.machine.run(f"journalctl -u {UNIT} --no-pager", sudo=True).stdout
     assert "ktfleet: the server ended: seen signal 11" in journal
@@ -138,8 +131,7 @@ def test_a_worker_too_many_is_seen_by_its_own_words_and_in_its_place(host: Host)
     """Somebody changes what the unit reads: no deploy would."""
     change = '/"--kt-cpuinfer",/ { n; s/4/6/ }'
     host.machine.run(f"sed -i {shlex.quote(change)} {SERVER_JOB} && systemctl restart {UNIT}", sudo=True)
-    told = "/run/ktfleet-server/progress.json"
-    host.wait_until(lambda: "found no core of its own" in host.machine.run(f"cat {told}", check=False).stdout)
+    host.wait_until(lambda: "found no core of its own" in host.told())
     run = host.deploy("checks/placement.py", engine=WORSE)
     assert run.code != 0
     assert "worker numa_0_t_2: seen may run on 0-3" in run.said, run.said

@@ -11,7 +11,7 @@ from tests.lab import locked, serving
 from tests.lab.machine import Machine
 from tests.lab.serving import CHILD, Host
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]  # the official client alone takes minutes to install there
 
 
 @pytest.fixture(scope="module")
