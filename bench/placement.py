@@ -11,12 +11,12 @@ import argparse
 import json
 import platform
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ktfleet import recipes
 from ktfleet.host import probe
 from ktfleet.host.state import HostState
-from ktfleet.measure.trial import Order, measure
+from ktfleet.measure.trial import measure
 from ktfleet.measure.trial_record import Record
 from ktfleet.plan import trial
 from ktfleet.plan.cores import physical_cores
@@ -34,17 +34,15 @@ def main() -> None:
     parser.add_argument("--folder", default="", help="where kt_kernel/ lies; default: this Python's packages")
     parser.add_argument("--variant", default="", help="of the extension; default: what kt-kernel takes on this CPU")
     parser.add_argument("--method", choices=RECIPES, default="AMXINT4" if wide else "MXFP4")
-    parser.add_argument("--experts", type=int, default=64, help="far more than the caches hold (256 are 3.2 GB)")
+    parser.add_argument("--experts", type=int, default=trial.EXPERTS, help="far more than the caches hold")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--ab", action="store_true", help="where the other threads run, instead of what loses")
     asked = parser.parse_args()
     if not trial.possible(here):
         sys.exit("this machine cannot show it: seen fewer than two cores of each node, wanted more; use another one")
     arms = trial.others(here) if asked.ab else trial.losing(here)
-    real = recipes.load(RECIPES[asked.method]).experts
-    size = (real.per_token, real.hidden, real.intermediate, real.bytes)
-    given = [asdict(arm) for arm in arms]
-    order = Order(given, asked.method, asked.experts, *size, asked.rounds, folder=asked.folder, variant=asked.variant)
+    order = trial.order(recipes.load(RECIPES[asked.method]), arms, asked.rounds)
+    order = replace(order, experts=asked.experts, folder=asked.folder, variant=asked.variant)
     record = measure(order)
     cores = "+".join(str(len(each)) for each in physical_cores(here).values())
     print(f"{here.cpu_model}, {len(here.cpus)} CPUs, {cores} physical cores, Linux {platform.release()}")

@@ -18,13 +18,15 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
 
-from ktfleet import config, pages, plan, recipes, report, results
+from ktfleet import config, here, pages, plan, recipes, report, results
 from ktfleet.host import probe as host_probe
 from ktfleet.host import second_opinion
 from ktfleet.host.state import SCHEMA, HostState
 from ktfleet.judge import canary as canary_judge
 from ktfleet.measure import recorded_answers
 from ktfleet.measure import transcript as transcripts
+from ktfleet.plan import trial
+from ktfleet.plan.places import STACK_PYTHON
 from ktfleet.plan.request import request
 from ktfleet.plan.settings import TABLE
 from ktfleet.plan.weights.wanted import layout
@@ -41,6 +43,8 @@ RecipeName = Annotated[
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of docs/.")]
 weights_app = typer.Typer(no_args_is_help=True, help="Weights on a disk.")
 app.add_typer(weights_app, name="weights")
+measure_app = typer.Typer(no_args_is_help=True, help="Measurements of this machine.")
+app.add_typer(measure_app, name="measure")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are an interface.")]
 
 
@@ -158,6 +162,23 @@ def verify_weights(
         complete = f"complete: {wanted_layout.count} tensors, {pools} pools, {wanted_layout.total_bytes} bytes of them"
         print("\n".join(map(str, problems)) or complete)
     if problems:
+        raise typer.Exit(1)
+
+
+@measure_app.command("placement")
+def measure_placement(
+    ab: Annotated[
+        bool, typer.Option("--ab", help="Where the other threads run, instead of what is known to lose.")
+    ] = False,
+    python: Annotated[Path, typer.Option(help="A Python that has kt-kernel.")] = Path(STACK_PYTHON),
+    recipe: Annotated[str, typer.Option(help="A recipe's name or path.")] = config.Workstation().recipe,
+    rounds: Annotated[int, typer.Option(min=5, help="Of each arrangement; 40 take a minute.")] = trial.ROUNDS,
+    as_json: AsJson = False,
+) -> None:
+    """Time one expert layer under several arrangements of the threads, in turn. Exit 1 when nothing was measured."""
+    record = here.placement(recipes.load(recipe), python, rounds, ab=ab)
+    print(record.model_dump_json(by_alias=True) if as_json else record)
+    if record.why:
         raise typer.Exit(1)
 
 

@@ -198,6 +198,16 @@ def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
+class Reference(Strict):
+    """An OpenAI-compatible server of the same model, unquantised: url up to and without /v1, its name for the model.
+
+    The hosts ask it without a key.
+    """
+
+    url: Url
+    model: Annotated[str, Field(pattern=r"^[^\n]+$")] | None = None
+
+
 class Workstation(Strict):
     """One host's wanted configuration.
 
@@ -213,7 +223,10 @@ class Workstation(Strict):
     gpu: the graphics card; None (in TOML: false): the host has none to serve with, nothing of it is installed or
     checked.
     kernel_command_line: the opt-in rows of the settings table to put on the kernel command line.
-    measure: when deploy.py takes its measurements again: when something that they depend on has changed, or always.
+    measure: when deploy.py takes its measurements again: when something that they depend on has changed, always, or
+    never: then it ends without a figure, and the checks have to be run by themselves.
+    interrupt: stop a running server for the measurements that want the machine for themselves, and start it again.
+    reference: who answers the canary's questions, too, for comparison; None: nobody.
     """
 
     recipe: str = "dsv4-flash-amxint4"
@@ -229,7 +242,9 @@ class Workstation(Strict):
     stack: Annotated[Stack | None, FALSE_IS_NONE] = Stack()
     gpu: Annotated[Gpu | None, FALSE_IS_NONE] = Gpu()
     kernel_command_line: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    measure: Literal["changed", "always"] = "changed"
+    measure: Literal["changed", "always", "never"] = "changed"
+    interrupt: bool = False
+    reference: Reference | None = None
 
 
 def parse(data: Mapping[str, Any], origin: str) -> Workstation:

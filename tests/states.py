@@ -8,8 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from ktfleet import recipes
+from ktfleet.config import Data, Workstation
 from ktfleet.host.state import SCHEMA, Folder, HostState, Mount, Nvidia, Unit
-from ktfleet.plan import Plan, account
+from ktfleet.plan import Plan, account, make
 from ktfleet.plan.files import paths, render
 from ktfleet.plan.gpu.refusals import OPEN_LICENCE
 from ktfleet.plan.overlay import changes as overlay
@@ -66,6 +68,7 @@ from ktfleet.plan.storage import LEAST_FREE
 from ktfleet.plan.weights import fstab, proofs
 from ktfleet.plan.weights.changes import program
 from ktfleet.server.job import identity
+from ktfleet.sources import Weights
 from tests.trees import CPU_FLAGS, CPU_MODEL, Numbering, pus
 
 GIB = 1024**3
@@ -203,6 +206,12 @@ def converged(plan: Plan) -> HostState:
         }
     )
     return serving(plan, made) if plan.server else made
+
+
+def served(recipe: str = "dsv4-flash-amxint4", **config: Any) -> Plan:
+    """A plan of the workstation that serves."""
+    wanted = Workstation(data=Data(mount="/srv/models", label="models"), weights=Weights(), **config)
+    return make(workstation(), wanted, recipes.load(recipe))
 
 
 def with_data_disk(state: HostState, plan: Plan, *, weights: bool = True) -> HostState:

@@ -18,6 +18,7 @@ from typing import Any
 from ktfleet.measure import expert_layer
 from ktfleet.measure.apart import apart
 from ktfleet.measure.expert_layer import Layer, Pools, Shape
+from ktfleet.measure.unit import busy
 
 SCHEMA = 1
 RESAMPLES, CONFIDENCE = 2000, 0.95
@@ -32,7 +33,8 @@ class Order:
 
     arms: each {"name", "workers" (of each node), "others" (CPUs of every other thread)}; the first one is what the
     others are compared with. bytes: of one expert in memory. seconds: of an arm in a round. folder: where kt_kernel
-    is, "": this Python's packages. variant: of the extension, "": what kt-kernel takes here. limit_s: of everything.
+    is, "": this Python's packages. variant: of the extension, "": what kt-kernel takes here. server: the cgroup of the
+    server's unit, beside which nothing is tried. limit_s: of everything.
     """
 
     arms: Sequence[Mapping[str, Any]]
@@ -46,12 +48,15 @@ class Order:
     seconds: float = 0.25
     folder: str = ""
     variant: str = ""
+    server: str = "/sys/fs/cgroup/system.slice/ktfleet-server.service"
     limit_s: float = 600.0
 
 
 def measure(order: Order) -> dict[str, Any]:
     """Everything, or why not."""
     record: dict[str, Any] = {"schema": SCHEMA, "order": asdict(order), "why": "", "arms": []}
+    if busy(order.server):
+        return {**record, "why": "server running"}
     outcome = apart(lambda: _tried(order), order.limit_s)
     said = [line for line in outcome.said.splitlines() if "not found" in line or "fail" in line.lower()]
     return {**record, "why": outcome.why, "said": sorted(set(said))[:20], **(outcome.value or {})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import quote
+from shlex import join, quote
 
 from ktfleet.host.state import HostState
 from ktfleet.plan import Plan
@@ -18,6 +18,11 @@ _LINE = (
     "an interrupted installation cannot be finished: seen the messages above, wanted every package installed or gone; "
     "repair it there (`sudo dpkg --audit` names the packages), then run this again"
 )
+
+
+def install(*packages: str) -> str:
+    """The command that installs them."""
+    return f"{APT} update && {ENVIRONMENT} {APT} install -y --no-install-recommends {join(packages)} >/dev/null"
 
 
 def finish_installation(plan: Plan, state: HostState) -> tuple[str, ...]:

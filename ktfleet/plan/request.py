@@ -46,8 +46,11 @@ from ktfleet.stack.job import COMPLETE
 PACKAGES = gpu.DRIVER_PATTERNS
 """Patterns of package names whose versions are told."""
 
-TOOLS = ("git", "rsync", FRONT_PACKAGE)
-"""What getting and converting weights may need, and the server's front."""
+MEASURING = ("bubblewrap", "gcc", "libc6-dev")
+"""A sandbox for the canary's code, a compiler for the bandwidth's kernel."""
+
+TOOLS = ("git", "rsync", FRONT_PACKAGE, *MEASURING)
+"""What getting and converting weights may need, the server's front, and measurements."""
 
 GPU_UNITS = (PERSISTENCED_ENABLED, POWER_LIMIT_ENABLED)
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ktfleet.host.state import HostState
+from ktfleet.measure.trial import Order
 from ktfleet.plan.cores import assign, physical_cores
+from ktfleet.recipes import Recipe
+
+EXPERTS = 64
+"""Of the layer that is tried: far more than the caches hold. All 256 of the real one are 3.2 GB."""
+ROUNDS = 40
+"""With them three arrangements take a minute."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,13 @@ def others(state: HostState) -> tuple[Arm, ...]:
     if plan.workers == one_less.workers:
         return (Arm(one_less.name, plan.workers, plan.others), unpinned)
     return (Arm("others on the workers' siblings", plan.workers, plan.others), one_less, unpinned)
+
+
+def order(recipe: Recipe, arms: tuple[Arm, ...], rounds: int = ROUNDS) -> Order:
+    """One layer of the recipe's shape under these arrangements."""
+    real = recipe.experts
+    size = (real.per_token, real.hidden, real.intermediate, real.bytes)
+    return Order(tuple(map(asdict, arms)), recipe.method, EXPERTS, *size, rounds)
 
 
 def possible(state: HostState) -> bool:

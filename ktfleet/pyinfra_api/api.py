@@ -9,12 +9,12 @@ from ktfleet import results
 from ktfleet.judge.api import Wanted, begun, judge
 from ktfleet.measure.api import Order
 from ktfleet.measure.api_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS, STACK_PYTHON
 from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
-from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.operations import Commands, conclude, skip
 
 LIMIT_S = 1800
 """Of all tries: ten answers of at most 512 tokens."""
@@ -29,8 +29,13 @@ def check_api(plan: Plan, again: bool = False) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the server's interface is tried when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
+    if not again and plan.not_served:
+        yield from skip("api", plan.not_served)
+        return
     holds_for = kept.circumstances_of(plan, ALL)
-    if not again and kept.still_holds("api", plan, holds_for):
+    if not again and kept.holds("api", plan, holds_for):
         return
     results.store(host.name, "api", begun())
     yield from place_measurements()

@@ -9,7 +9,7 @@ from ktfleet import results
 from ktfleet.judge.bandwidth import begun, figures, judge
 from ktfleet.measure.bandwidth import Order
 from ktfleet.measure.bandwidth_record import SCHEMA, Record
-from ktfleet.plan import Plan, worksheet
+from ktfleet.plan import Plan, measuring, worksheet
 from ktfleet.plan.circumstances import HOST
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
@@ -30,12 +30,14 @@ def check_bandwidth(plan: Plan, again: bool) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the memory bandwidth is measured when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
     holds_for = kept.circumstances_of(plan, HOST)
-    if not again and kept.still_holds("bandwidth", plan, holds_for):
+    if not again and kept.holds("bandwidth", plan, holds_for, alone=True):
         return
     results.store(host.name, "bandwidth", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredBandwidth, _order(plan), _ignore_errors=True)
+    record = yield from kept.alone(plan, MeasuredBandwidth, _order(plan))
     for name, value in (figures(record) if record else {}).items():
         results.store_figure(host.name, name, value)
     seen = host_state(host, plan.config)

@@ -9,12 +9,12 @@ from ktfleet import results
 from ktfleet.judge.canary import begun, judge
 from ktfleet.measure.canary import Order
 from ktfleet.measure.canary_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
-from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.operations import Commands, conclude, skip
 
 LIMIT_S = 7200
 """Of the whole canary: 22 answers, some of a thinking model."""
@@ -29,13 +29,25 @@ def check_canary(plan: Plan, again: bool) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the canary is asked when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
+    if not again and plan.not_served:
+        yield from skip("canary", plan.not_served)
+        return
     holds_for = kept.circumstances_of(plan, ALL)
-    if not again and kept.still_holds("canary", plan, holds_for):
+    if not again and kept.holds("canary", plan, holds_for):
         return
     results.store(host.name, "canary", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredCanary, Order(url=plan.config.server.url), _ignore_errors=True)
+    record = host.get_fact(MeasuredCanary, order(plan), _ignore_errors=True)
     yield from conclude("canary", judge(record), holds_for)
+
+
+def order(plan: Plan) -> Order:
+    """What to ask whom."""
+    other = plan.config.reference
+    url, model = (other.url, other.model) if other else (None, None)
+    return Order(url=plan.config.server.url, reference=url, reference_model=model)
 
 
 class MeasuredCanary(Measured):

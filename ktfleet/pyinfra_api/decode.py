@@ -11,12 +11,12 @@ from ktfleet.judge.decode import begun, judge, slowest
 from ktfleet.judge.decode.wanted import Published, Setup, Wanted, ceiling
 from ktfleet.measure.decode import Order
 from ktfleet.measure.decode_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS
 from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
-from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.operations import Commands, conclude, skip
 
 LIMIT_S = 3600
 """Of the whole measurement: 12 answers of 256 tokens take minutes even at a tenth of the wanted rate."""
@@ -34,8 +34,13 @@ def check_decode(plan: Plan, again: bool) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the decode rate is measured when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
+    if not again and plan.not_served:
+        yield from skip("decode", plan.not_served)
+        return
     holds_for = kept.circumstances_of(plan, ALL)
-    if not again and kept.still_holds("decode", plan, holds_for):
+    if not again and kept.holds("decode", plan, holds_for):
         return
     results.store(host.name, "decode", begun())
     yield from place_measurements()
@@ -77,7 +82,13 @@ def wanted(plan: Plan, name: str) -> Wanted:
         if read and all(read)
         else None
     )
-    return Wanted(setup, published, ceiling_tok_s=most, history=results.figures(name, f"decode: {setup}"))
+    return Wanted(
+        setup,
+        published,
+        spread=recipe.decode_spread,
+        ceiling_tok_s=most,
+        history=results.figures(name, f"decode: {setup}"),
+    )
 
 
 def _hardware(sockets: int, cores: int) -> str:

@@ -9,13 +9,13 @@ from ktfleet import results
 from ktfleet.judge.experts import Wanted, begun, ceiling, judge
 from ktfleet.measure.experts import Order
 from ktfleet.measure.experts_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import ALL
 from ktfleet.plan.places import MEASUREMENTS, STACK_PYTHON
 from ktfleet.pyinfra_api import kept
 from ktfleet.pyinfra_api.decode import wanted as decode_wanted
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
-from ktfleet.pyinfra_api.operations import Commands, conclude
+from ktfleet.pyinfra_api.operations import Commands, conclude, skip
 
 LIMIT_S = 180
 """Of the whole measurement, which is to take 60."""
@@ -30,12 +30,17 @@ def check_experts(plan: Plan, again: bool = False) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the expert kernel is measured when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
+    if not again and plan.stack is None:
+        yield from skip("experts", "no kt-kernel is installed: the configuration says stack = None")
+        return
     holds_for = kept.circumstances_of(plan, ALL)
-    if not again and kept.still_holds("experts", plan, holds_for):
+    if not again and kept.holds("experts", plan, holds_for, alone=True):
         return
     results.store(host.name, "experts", begun())
     yield from place_measurements()
-    record = host.get_fact(MeasuredExperts, order(plan), _ignore_errors=True)
+    record = yield from kept.alone(plan, MeasuredExperts, order(plan))
     published = decode_wanted(plan, host.name).applicable
     layers = plan.recipe.experts.layers
     verdicts = judge(Wanted(layers, published.tok_s if published else None), record)

@@ -13,7 +13,7 @@ from ktfleet import results
 from ktfleet.config import Gpu
 from ktfleet.judge.gpu import begun, judge
 from ktfleet.measure.gpu_record import SCHEMA, Record
-from ktfleet.plan import Plan
+from ktfleet.plan import Plan, measuring
 from ktfleet.plan.circumstances import CARD
 from ktfleet.plan.places import MEASURE
 from ktfleet.pyinfra_api import kept
@@ -35,10 +35,12 @@ def check_gpu(plan: Plan, again: bool) -> Commands:
     if not state.is_executing:
         logger.info(f"{host.print_prefix}the GPU is {'measured' if wanted else 'not looked at'} when this runs")
         return
+    if not again and measuring.skipped(plan):
+        return
     record, holds_for = None, None
     if wanted is not None:
         holds_for = kept.circumstances_of(plan, CARD)
-        if not again and kept.still_holds("gpu", plan, holds_for):
+        if not again and kept.holds("gpu", plan, holds_for):
             return
         results.store(host.name, "gpu", begun())
         yield from place(sources())

@@ -125,6 +125,11 @@ def conclude(check: str, verdicts: tuple[verdict.Verdict, ...], holds_for: Mappi
         yield fail(*bad)
 
 
+def skip(check: str, why: str) -> Commands:
+    """Store that a check looked at nothing, and say why."""
+    yield from conclude(check, (verdict.Verdict(check, "skipped", "not measured", "nothing", why),))
+
+
 def _list_differences(verdicts: tuple[verdict.Verdict, ...]) -> None:
     for judged in verdicts:
         if not judged.good:

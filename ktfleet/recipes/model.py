@@ -213,7 +213,8 @@ class Recipe(Strict):
 
     inherits: the recipe that gives every field that is not named here, except `published` and `accuracy`: they are
     of one recipe alone. start_limit_s: seconds from its start until it must have generated a token; the first start
-    compiles. method: kt-kernel's. cpu_flags: beyond what the method needs, names as in /proc/cpuinfo.
+    compiles. decode_spread: of repeated rates, above which none is believed; a heat-soaked machine beside a
+    cold one shows 4 %. method: kt-kernel's. cpu_flags: beyond what the method needs, names as in /proc/cpuinfo.
     accuracy: what it costs, in words. accept: guard rail -> why it is crossed all the same. flags: more of the
     server's own flags, without the dashes. environment: variables that this model needs.
     """
@@ -232,6 +233,7 @@ class Recipe(Strict):
     api: Api
     speculation: Speculation | None = None
     start_limit_s: Positive = 1800
+    decode_spread: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     accuracy: Text
     published: Annotated[tuple[Published, ...], Field(strict=False)] = ()
     accept: dict[str, Reason] = Field(default_factory=dict)

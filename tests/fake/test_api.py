@@ -7,14 +7,13 @@ from typing import Any
 from pyinfra.api.deploy import add_deploy
 
 from checks import api
-from ktfleet import plan, recipes, results
-from ktfleet.config import Workstation
+from ktfleet import results
 from ktfleet.plan.places import MEASURE, STACK_PYTHON
 from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector, MeasuredHost
-from tests.states import converged, workstation
+from tests.states import converged, served
 
-PLAN = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4"))
+PLAN = served()
 SAID = {"text": "a harbour", "finish": "stop", "prompt_tokens": 9, "completion_tokens": 5}
 CALLED = {
     **SAID,

@@ -10,7 +10,7 @@ import pytest
 from pyinfra.api.deploy import add_deploy
 
 from checks import decode
-from ktfleet import plan, recipes, results
+from ktfleet import results
 from ktfleet.config import Hardware, Server, Workstation
 from ktfleet.judge.bandwidth import figure as figure_of
 from ktfleet.plan.places import MEASURE
@@ -18,17 +18,17 @@ from ktfleet.pyinfra_api import decode as pyinfra_decode
 from ktfleet.verdict import Verdict
 from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector, MeasuredHost
-from tests.states import converged, workstation
+from tests.states import converged, served
 from tests.unit.judge.test_decode import RATES, run
 
-PLAN = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4"))
+PLAN = served()
 MEASURED = {
     "schema": 1, "ready": {"ready": True, "waited_s": 0.1}, "order": {"probe": 0},
     "runs": [run(prompt, rate) for prompt in ("prose", "code") for rate in RATES],
 }  # fmt: skip
 
 
-TOP_4 = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4-top4"))
+TOP_4 = served("dsv4-flash-amxint4-top4")
 
 
 def test_a_figure_is_only_compared_with_its_own_setup() -> None:
@@ -109,6 +109,17 @@ def test_a_rate_is_kept_and_a_drop_fails_and_is_not_kept(caplog: pytest.LogCaptu
             assert not check(host(slow, placed=True), again=True)
     assert stored()["decode history"] == "fail"
     assert "the CPUs are not at their full clock" in caplog.text
+
+
+def test_how_steady_a_rate_has_to_be_is_the_recipes() -> None:
+    rates = (20.0, 21.0, 22.0, 23.0, 24.0)
+    unsteady = {**MEASURED, "runs": [run(prompt, rate) for prompt in ("prose", "code") for rate in rates]}
+    assert not check(host(unsteady))
+    assert stored()["decode of prose"] == "inconclusive"
+    tolerant = replace(PLAN, recipe=PLAN.recipe.model_copy(update={"decode_spread": 0.5}))
+    with fleet(host(unsteady), connector=Connector) as (state, _):
+        execute(state, [(decode.check, tolerant)])
+    assert stored()["decode of prose"] == "pass"
 
 
 @pytest.mark.parametrize("said", [None, "{", '{"schema": 99}', '{"schema": 1}', "no JSON", "[1]"])

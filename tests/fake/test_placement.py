@@ -7,15 +7,14 @@ from typing import Any
 from pyinfra.api.deploy import add_deploy
 
 from checks import placement
-from ktfleet import plan, recipes, results
-from ktfleet.config import Workstation
+from ktfleet import results
 from ktfleet.plan.places import MEASURE
 from tests.fake.hosts import execute, fleet
 from tests.fake.measuring import Connector, MeasuredHost
-from tests.states import converged, workstation
+from tests.states import converged, served
 from tests.unit.judge.test_placement import FLEET, seen, worker
 
-PLAN = plan.make(workstation(), Workstation(), recipes.load("dsv4-flash-amxint4"))
+PLAN = served()
 
 
 def host(measured: Any) -> MeasuredHost:

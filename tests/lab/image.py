@@ -27,8 +27,9 @@ from tests.lab.progress import Progress, Stopwatch, silent
 GUEST = Path(__file__).with_name("guest")
 USER = "ops"
 PACKAGES = (
-    *("dbus", "git", "grub-pc", "initramfs-tools", "iproute2", "irqbalance", "kmod", "linux-image-amd64", "lz4"),
-    *("openssh-server", "procps", "python3", "sudo", "systemd-sysv", "systemd-timesyncd", "udev", "zstd"),
+    *("bubblewrap", "dbus", "git", "grub-pc", "haproxy", "initramfs-tools", "iproute2", "irqbalance", "kmod"),
+    *("linux-image-amd64", "lz4", "openssh-server", "procps", "python3", "sudo", "systemd-sysv"),
+    *("systemd-timesyncd", "udev", "zstd"),
 )
 HARDWARE = (  # that qemu does not have, below the kernel's drivers/
     *("ata", "gpu", "hwmon", "iio", "infiniband", "isdn", "media", "mtd", "net/ethernet", "net/wireless"),

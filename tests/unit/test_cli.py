@@ -14,6 +14,7 @@ import pytest
 
 from ktfleet import cli, pages, report, results
 from ktfleet.config import Workstation
+from ktfleet.plan import trial
 from ktfleet.plan.guard_rails import TABLE as GUARD_RAILS
 from ktfleet.plan.settings import TABLE
 from ktfleet.recipes import load, names
@@ -325,3 +326,23 @@ def test_canary_of_an_unknown_task_is_refused(tmp_path: Path) -> None:
     done = ktfleet("canary", "--answers", answers_file(tmp_path, fibb="x"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "an answer's task: seen 'fibb', wanted one of" in done.stderr
+
+
+@pytest.mark.parametrize(("python", "seen"), [
+    ("/no/such/python", "no such file or directory"),
+    ("/bin/false", "exit status 1"),
+])  # fmt: skip
+def test_a_trial_without_kt_kernels_python_is_one_line(python: str, seen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "possible", lambda _: True)  # on a machine of the tests with one core, too
+    monkeypatch.setattr(trial, "others", lambda _: ())
+    done = ktfleet("measure", "placement", "--ab", "--python", python)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"--python {python}: seen {seen}, wanted "), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_trial_on_one_core_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "possible", lambda _: False)
+    done = ktfleet("measure", "placement")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this machine cannot show it" in done.stderr

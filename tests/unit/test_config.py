@@ -48,10 +48,11 @@ def test_what_goes_into_commands_is_checked(key: str, value: object) -> None:
     ({"recipie": "x"}, "ws03: recipie: seen an unknown key, wanted one of recipe, override, accept, server, "
                        "hardware, hugepages, cpuinfer, "
                        "wake_latency_us, data, weights, stack, gpu, kernel_command_line, "
-                       "measure; did you mean 'recipe'?"),
+                       "measure, interrupt, reference; did you mean 'recipe'?"),
     ({"zebra": 1}, "ws03: zebra: seen an unknown key, wanted one of recipe, override, accept, server, "
                        "hardware, hugepages, cpuinfer, "
-                   "wake_latency_us, data, weights, stack, gpu, kernel_command_line, measure; remove it"),
+                   "wake_latency_us, data, weights, stack, gpu, kernel_command_line, measure, interrupt, "
+                   "reference; remove it"),
     ({"hugepages": {"polcy": "thp"}}, "ws03: hugepages.polcy: seen an unknown key, wanted one of policy, per_node; "
                                       "did you mean 'policy'?"),
     ({"hugepages": {"policy": "2M"}}, "ws03: hugepages.policy: seen '2M', wanted 'thp', 'hugetlb' or 'off'; "

@@ -37,9 +37,8 @@ class Wanted:
     """What is known before the measurement.
 
     setup: of this host. share: of an expected rate that has to be reached; the default leaves 5 % for what differs
-    between two machines of one kind. spread: of the runs, above which nothing is decided; 5 % is what a heat-soaked
-    machine beside a cold one shows (4 %). runs: fewest of each prompt. ceiling_tok_s: from this host's own bandwidth.
-    history: earlier rates of this host with this setup, oldest first.
+    between two machines of one kind. spread: the recipe's decode_spread. runs: fewest of each prompt. ceiling_tok_s:
+    from this host's own bandwidth. history: earlier rates of this host with this setup, oldest first.
     """
 
     setup: Setup

@@ -126,8 +126,7 @@ def install_front(plan: Plan, state: HostState) -> Commands:
     package = wanted.FRONT_PACKAGE
     if not plan.fronted or package in state.packages.installed:
         return ()
-    install = f"{apt.ENVIRONMENT} {apt.APT} install -y --no-install-recommends {package} >/dev/null"
-    return (f"systemctl -q mask {package}.service && {apt.APT} update && {install}",)
+    return (f"systemctl -q mask {package}.service && {apt.install(package)}",)
 
 
 def serve_front(plan: Plan, state: HostState) -> Commands:

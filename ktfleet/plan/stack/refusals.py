@@ -14,8 +14,8 @@ from ktfleet.problem import Problem, Refused
 UNPACKED = 4 * 1024**3
 """Bytes in the service's home: sgl_kernel joins its payloads there at the first import. Its own figure."""
 
-_NO_LOCK_LINE = re.compile(r"^\s*(?:-[a-zA-Z]|--(?!hash=)|[^#\s]+\s*@|[^#]*://)", re.MULTILINE)
-"""An option or an address."""
+_NO_LOCK_LINE = re.compile(r"^[ \t]*(?:-[a-zA-Z]|--(?!hash=)|[^#\s]+[ \t]*@|[^#\n]*://)", re.MULTILINE)
+"""An option or an address. Within one line: over the lines of a long lock it would take a second."""
 
 
 def problems(state: HostState, config: Workstation) -> Iterator[Problem]:

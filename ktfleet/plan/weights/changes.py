@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import join, quote
+from shlex import quote
 
 from ktfleet.host import bundle
 from ktfleet.host.state import HostState
@@ -88,10 +88,7 @@ def install_tools(plan: Plan, state: HostState) -> Commands:
         return ()
     needed = {"rsync": isinstance(job.source, Copy), "git": job.converter is not None and not have_shards(job, state)}
     missing = [name for name, wanted in needed.items() if wanted and name not in state.packages.installed]
-    if not missing:
-        return ()
-    install = f"{apt.ENVIRONMENT} {apt.APT} install -y --no-install-recommends {join(missing)} >/dev/null"
-    return (f"{apt.APT} update && {install}",)
+    return (apt.install(*missing),) if missing else ()
 
 
 place_files = place(WEIGHTS_JOB, unit_file(DOWNLOAD_UNIT), unit_file(CONVERT_UNIT), then="systemctl daemon-reload")

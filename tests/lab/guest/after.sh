@@ -24,7 +24,7 @@ chroot "$root" systemctl --quiet enable systemd-networkd.service
 # Each unit costs an emulated processor a second or more, and a timer may wake up while a test measures. Only what
 # touches no setting of the machine is masked: mounts of hugepages and debugfs, sysctl and modules stay as they are.
 chroot "$root" systemctl --quiet mask systemd-networkd-wait-online.service getty@tty1.service \
-  apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer \
+  haproxy.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer \
   systemd-binfmt.service systemd-logind.service systemd-networkd-persistent-storage.service systemd-pstore.service \
   systemd-update-utmp.service systemd-update-utmp-runlevel.service sys-fs-fuse-connections.mount
 # Newer than /usr: the first boot has no caches to rebuild (Debian 13's ldconfig.service takes ten seconds for it).

@@ -103,6 +103,7 @@ def test_a_fatal_line_ends_the_wait_with_its_translation(host: Host) -> None:
     )
 
 
+@pytest.mark.long
 def test_an_end_is_one_line(host: Host) -> None:
     run = host.deploy(engine={"ends": "RuntimeError: no such thing"})
     assert run.code != 0
