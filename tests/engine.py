@@ -23,7 +23,7 @@ class Engine:
 
     hang_over: words of a prompt that it never answers. says: what it writes, in circles. parsed: tool calls and
     reasoning come apart from the text, as from a server with parsers; else as a model's marks in it. foreign: requests
-    in flight that it claims to have beside the real ones.
+    in flight that it claims to have beside the real ones. model: its name.
     """
 
     rate: float = 28.0
@@ -33,6 +33,7 @@ class Engine:
     parsed: bool = True
     says: str = "a quiet harbour in the morning light with boats and people"
     foreign: int = 0
+    model: str = "tiny"
     running: int = 0
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -50,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
         pages = {
             "/health": "ok",
             "/metrics": f'sglang:num_running_reqs{{tp="0"}} {self.engine.running + self.engine.foreign}.0\n',
-            "/v1/models": json.dumps({"data": [{"id": "tiny"}]}),
+            "/v1/models": json.dumps({"data": [{"id": self.engine.model}]}),
         }
         body = pages.get(self.path, "").encode()
         self.send_response(200 if body else 404)
@@ -100,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
         """What is no plain stream of chat: without a rate."""
         message, finish = _message(asked, self.engine)
         usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
-        common = {"id": "1", "created": 1, "model": "tiny", "usage": usage}
+        common = {"id": "1", "created": 1, "model": self.engine.model, "usage": usage}
         if asked.get("stream"):
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")

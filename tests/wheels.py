@@ -20,22 +20,23 @@ def write_wheel(
     version: str = "1.0",
     code: str = "",
     tag: str = "py3-none-any",
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, str | bytes] | None = None,
 ) -> Path:
     """One wheel with one module of its name; `more`: further files, by their paths in it."""
     folder.mkdir(parents=True, exist_ok=True)
     path, about = folder / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
-    files = {
+    files: dict[str, str | bytes] = {
         f"{name}.py": code,
         **(more or {}),
         f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{about}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
-    record = [f"{place},sha256={_digest(text.encode())},{len(text)}" for place, text in files.items()]
-    files[f"{about}/RECORD"] = "\n".join((*record, f"{about}/RECORD,,")) + "\n"
+    contents = {place: data.encode() if isinstance(data, str) else data for place, data in files.items()}
+    record = [f"{place},sha256={_digest(data)},{len(data)}" for place, data in contents.items()]
+    contents[f"{about}/RECORD"] = "\n".join((*record, f"{about}/RECORD,,", "")).encode()
     with zipfile.ZipFile(path, "w") as archive:
-        for place, text in files.items():
-            archive.writestr(place, text)
+        for place, data in contents.items():
+            archive.writestr(place, data)
     return path
 
 

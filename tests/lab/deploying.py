@@ -44,10 +44,15 @@ EVERY_FILE = "find /etc /usr/local /var/lib/ktfleet /boot/grub/grub.cfg -type f 
 
 @dataclass(frozen=True)
 class Run:
-    """One pyinfra run against the machine."""
+    """One pyinfra run against the machine. checks: a check's name -> key of a verdict -> the verdict."""
 
     done: subprocess.CompletedProcess[str]
-    verdicts: dict[str, dict[str, Any]]
+    checks: dict[str, dict[str, dict[str, Any]]]
+
+    @property
+    def verdicts(self) -> dict[str, dict[str, Any]]:
+        """Of the drift check."""
+        return self.checks.get("drift", {})
 
     @property
     def code(self) -> int:
@@ -108,8 +113,7 @@ def _run(machine: Machine, *arguments: str) -> Run:
         check=False,
     )
     checks = json.loads(stored.read_text())["checks"] if stored.exists() else {}
-    verdicts = checks.get("drift", {"verdicts": []})["verdicts"]
-    return Run(done, {verdict["key"]: verdict for verdict in verdicts})
+    return Run(done, {name: {each["key"]: each for each in check["verdicts"]} for name, check in checks.items()})
 
 
 def files(machine: Machine) -> dict[str, str]:

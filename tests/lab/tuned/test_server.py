@@ -3,78 +3,30 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from ktfleet import recipes
 from ktfleet.plan.server.proven import LAUNCH, READY
 from ktfleet.sources import Stack
-from tests import servers, wheels
-from tests.lab import gateway
-from tests.lab.deploying import NO_REBOOT, Run, pyinfra
+from tests import servers
+from tests.lab import gateway, locked, serving
+from tests.lab.deploying import NO_REBOOT, pyinfra
 from tests.lab.machine import Machine
+from tests.lab.serving import CHILD, MAIN, UNIT, Host
 
 pytestmark = pytest.mark.lab
 
-RECIPE = recipes.load("tests/lab/recipe.toml")
-FOLDER = f"/srv/models/{RECIPE.model}"
-UNIT = "ktfleet-server.service"
-MAIN = f"systemctl show -p MainPID --value {UNIT}"
-CHILD = f"pgrep -P $({MAIN})"
 LATENCY = "od -An -td4 /dev/cpu_dma_latency"
-LIMIT_S = 180
-ENVIRONMENT_BYTES = 50_000_000
 FATAL = "Core 2 inside NUMA node 1 not found"
-
-
-@dataclass(frozen=True)
-class Host:
-    """The machine, and the packages that it can get while a deploy runs."""
-
-    machine: Machine
-    folder: Path
-    lock: Path
-
-    def deploy(self, deploy: str = "tests/lab/only_server.py", **override: Any) -> Run:
-        stack = Stack(lock=str(self.lock), index=f"{gateway.URL}/simple", bytes=ENVIRONMENT_BYTES)
-        data = ("--data", f"stack={stack.model_dump_json(exclude_none=True)}")
-        more = ("--data", f"override={json.dumps(override)}") if override else ()
-        with gateway.serving(self.machine.folder, self.folder):
-            return pyinfra(self.machine, deploy, *NO_REBOOT, *data, *more)
-
-    def main(self) -> str:
-        return self.machine.run(MAIN).stdout.strip()
-
-    def serves(self) -> bool:
-        told = self.machine.run("cat /run/ktfleet-server/progress.json", sudo=True, check=False).stdout
-        return (
-            '"state": "done"' in told
-            and self.machine.run(f"systemctl -q is-active {UNIT}", check=False).returncode == 0
-        )
-
-    def wait_until(self, true: Callable[[], bool]) -> None:
-        for _ in range(LIMIT_S):
-            if true():
-                return
-            time.sleep(1)
-        seen = self.machine.run(f"systemctl status {UNIT}; journalctl -n 60 --no-pager", sudo=True, check=False).stdout
-        raise AssertionError(f"not true after {LIMIT_S} s:\n{seen}")
 
 
 @pytest.fixture(scope="module")
 def host(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    folder = tmp_path_factory.mktemp("server")
-    lock = folder / "lock.txt"
-    lock.write_text(wheels.lock(servers.write_server(folder)))
-    wheels.publish(folder)
-    machine.run(f"mkdir -p '{FOLDER}'", sudo=True)
-    yield Host(machine, folder, lock)
-    machine.run(f"rm -r '{FOLDER}' /opt/ktfleet", sudo=True)
+    (kt_kernel,) = locked.fetch(locked.lines("kt-kernel"))
+    server = servers.write_engine(tmp_path_factory.mktemp("wheel"), kt_kernel)
+    with serving.host(machine, tmp_path_factory.mktemp("server"), "tests/lab/recipe.toml", server) as made:
+        yield made
 
 
 def test_a_first_deploy_serves(host: Host) -> None:
@@ -144,7 +96,7 @@ def test_a_port_that_is_taken_is_refused_and_the_old_server_goes_on(host: Host) 
 
 
 def test_a_fatal_line_ends_the_wait_with_its_translation(host: Host) -> None:
-    run = host.deploy(environment={"STAND_IN": json.dumps({"says": [FATAL]})})
+    run = host.deploy(engine={"lines": [FATAL]})
     assert run.code != 0
     assert (
         f"a worker found no core of its own: it runs anywhere and slows all others, tenfold: seen '{FATAL}'" in run.said
@@ -153,7 +105,7 @@ def test_a_fatal_line_ends_the_wait_with_its_translation(host: Host) -> None:
 
 @pytest.mark.long
 def test_an_end_is_one_line(host: Host) -> None:
-    run = host.deploy(environment={"STAND_IN": json.dumps({"ends": "RuntimeError: no such thing"})})
+    run = host.deploy(engine={"ends": "RuntimeError: no such thing"})
     assert run.code != 0
     assert "the server ended: seen exit status 1; its last word: 'RuntimeError: no such thing'" in run.said, run.said
 
