@@ -15,7 +15,8 @@ Generated from `ktfleet/recipes/` by `ktfleet recipes --markdown`: change them t
 "{first}"`) and say only what differs. One host or group changes single keys with `override`, as in
 `override = {{"context": {{"length": 32768}}}}`. An unknown or mistyped key is refused by name.
 
-Published figures are other people's; ktfleet has not measured a recipe on such a machine yet.
+Published figures are other people's; ktfleet has not measured a recipe on such a machine yet. What is under "estimates"
+is a choice or a guess that nobody has measured, with what it rests on.
 """
 
 _RAILS = """# Guard rails
@@ -36,6 +37,9 @@ def _recipe(recipe: Recipe) -> str:
     lines = [f"## {recipe.name}\n", " ".join(recipe.accuracy.split()).join(("**Accuracy:** ", "\n"))]
     lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in _facts(recipe)), ""]
     lines += [f"**Published:** {_published(recipe)}"]
+    if recipe.estimates:
+        lines.append("\n**Estimates:**\n")
+    lines += [f"- `{key}` = {_shown(recipe.at(key))}: {reason}." for key, reason in sorted(recipe.estimates.items())]
     lines += [f"\n**Accepts** `{setting}`: {reason}." for setting, reason in recipe.accept.items()]
     return "\n".join(lines) + "\n"
 
@@ -63,6 +67,10 @@ def _facts(recipe: Recipe) -> Iterable[tuple[str, str]]:
     yield "context", f"{context.length} tokens a request, {context.total_tokens} in all"
     sampling = recipe.sampling.model_dump(exclude_none=True)
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in sampling.items()) or "the checkpoint's own"
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _read(recipe: Recipe) -> str:

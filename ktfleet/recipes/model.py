@@ -216,7 +216,8 @@ class Recipe(Strict):
     compiles. decode_spread: of repeated rates, above which none is believed; a heat-soaked machine beside a
     cold one shows 4 %. method: kt-kernel's. cpu_flags: beyond what the method needs, names as in /proc/cpuinfo.
     accuracy: what it costs, in words. accept: guard rail -> why it is crossed all the same. flags: more of the
-    server's own flags, without the dashes. environment: variables that this model needs.
+    server's own flags, without the dashes. environment: variables that this model needs. estimates: what nobody has
+    measured, by its key as "offload.deferred" -> what it rests on.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -239,6 +240,14 @@ class Recipe(Strict):
     accept: dict[str, Reason] = Field(default_factory=dict)
     flags: dict[str, Flag] = Field(default_factory=dict)
     environment: dict[Variable, Line] = Field(default_factory=dict)
+    estimates: dict[str, Reason] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _estimates_are_of_keys(self) -> Self:
+        unknown = [key for key in self.estimates if self.at(key) is None]
+        if unknown:
+            raise ValueError(f"estimates of keys that have a value, not of {', '.join(unknown)}")
+        return self
 
     @model_validator(mode="after")
     def _offload_fits_the_model(self) -> Self:
@@ -252,6 +261,11 @@ class Recipe(Strict):
         if wrong:
             raise ValueError(" and ".join(wrong))
         return self
+
+    def at(self, key: str) -> object:
+        """The value of a key like "context.length"; None: it has none, or there is no such key."""
+        table, _, name = key.partition(".")
+        return getattr(getattr(self, table, None), name, None) if table in type(self).model_fields else None
 
     @property
     def needed_flags(self) -> tuple[str, ...]:

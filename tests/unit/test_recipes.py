@@ -190,3 +190,23 @@ def test_a_method_brings_its_cpu_flags_along(name: str) -> None:
 
 def test_the_methods_are_one_list() -> None:
     assert set(METHODS) == set(get_args(Method)) > {*CONVERTED, *CLAMPING}
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_what_nobody_measured_is_marked(name: str) -> None:
+    """The model's own numbers and the sizes that follow from them are not; everything that somebody chose is."""
+    recipe = recipes.load(name)
+    chosen = {"memory.reserve_per_node_mib"}
+    chosen |= {f"context.{key}" for key in ("length", "total_tokens", "running_requests", "prefill_chunk",
+                                            "memory_fraction")}  # fmt: skip
+    chosen |= {f"sampling.{key}" for key in recipe.sampling.model_dump(exclude_none=True)}
+    chosen |= {f"offload.{key}" for key in ("deferred", "gpu_experts") if getattr(recipe.offload, key)}
+    chosen |= {"speculation.steps", "speculation.draft_tokens"} if recipe.speculation else set()
+    assert set(recipe.estimates) == chosen
+
+
+@pytest.mark.parametrize("key", ["context.lenght", "length", "speculation.steps", "", "context.", "context.length.x"])
+def test_an_estimate_is_of_a_key_that_has_a_value(tmp_path: Path, key: str) -> None:
+    text = f'inherits = "dsv4-flash-mxfp4"\naccuracy = "?"\n[estimates]\n"{key}" = "why"\n'
+    with pytest.raises(Refused, match="estimates of keys that have a value"):
+        recipes.load(write(tmp_path, "mine", text))
