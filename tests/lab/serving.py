@@ -41,14 +41,20 @@ class Host:
     recipe: str
 
     def deploy(
-        self, deploy: str = "tests/lab/only_server.py", *, engine: dict[str, Any] | None = None, **override: Any
+        self,
+        deploy: str = "tests/lab/only_server.py",
+        *,
+        engine: dict[str, Any] | None = None,
+        server: dict[str, Any] | None = None,
+        **override: Any,
     ) -> Run:
-        """engine: how the engine is to be."""
+        """engine: how the engine is to be. server: the configuration's key of this name."""
         stack = Stack(lock=str(self.lock), index=f"{gateway.URL}/simple", bytes=ENVIRONMENT_BYTES)
         data = ("--data", f"stack={stack.model_dump_json(exclude_none=True)}", "--data", f"recipe={self.recipe}")
         if engine:
             override["environment"] = {VARIABLE: json.dumps(engine)}
-        more = ("--data", f"override={json.dumps(override)}") if override else ()
+        keys = {"override": override, "server": server}
+        more = tuple(word for key, value in keys.items() if value for word in ("--data", f"{key}={json.dumps(value)}"))
         with gateway.serving(self.machine.folder, self.folder):
             return pyinfra(self.machine, deploy, *NO_REBOOT, *data, *more)
 

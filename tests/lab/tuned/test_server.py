@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ktfleet.plan.places import FRONT_UNIT, SERVER_KEY
 from ktfleet.plan.server.proven import LAUNCH, READY
 from ktfleet.sources import Stack
 from tests import servers
@@ -79,6 +81,23 @@ def test_after_a_reboot_it_serves_without_a_controller(host: Host) -> None:
     assert run.results("pass") >= {LAUNCH, READY}, run.said
 
 
+def test_with_a_key_clients_reach_it_through_the_front_alone(host: Host, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef-s3cret\n")
+    key.chmod(0o600)
+    public = {"host": "0.0.0.0", "key": {"file": str(key)}}
+    run = host.deploy(server=public)
+    assert run.code == 0, run.said
+    assert host.deploy(server=public).changed == 0
+    run = host.deploy("checks/server.py", server=public)
+    assert run.code == 0, run.said
+    passed = {name for name, verdict in run.checks["server"].items() if verdict["result"] == "pass"}
+    assert passed >= {"front asks for the key", "front takes the key", "front hides other paths", "key is not shown"}
+    shown = host.machine.run(f"journalctl --no-pager | grep -cFf {SERVER_KEY}", sudo=True, check=False).stdout
+    assert shown.strip() == "0"
+    assert host.machine.run(f"stat -c '%U %a' {SERVER_KEY}").stdout.strip() == "root 600"
+
+
 def test_a_port_that_is_taken_is_refused_and_the_old_server_goes_on(host: Host) -> None:
     before = host.main()
     taken = "systemd-run -q --unit=taken python3 -m http.server --bind 127.0.0.1 30500"
@@ -114,4 +133,5 @@ def test_without_a_stack_in_the_configuration_it_is_gone(host: Host) -> None:
     run = pyinfra(host.machine, "deploy.py", *NO_REBOOT)
     assert run.proven, run.said
     assert host.machine.run(f"systemctl is-active {UNIT}", check=False).stdout.strip() == "inactive"
-    assert host.machine.run(f"ls /etc/systemd/system/{UNIT}", check=False).returncode != 0
+    for gone in (f"/etc/systemd/system/{UNIT}", f"/etc/systemd/system/{FRONT_UNIT}", SERVER_KEY):
+        assert host.machine.run(f"ls {gone}", sudo=True, check=False).returncode != 0

@@ -19,9 +19,11 @@ import pytest
 
 from ktfleet.host import bundle
 from ktfleet.server.job import Job, identity
-from tests import servers
 
 LIMIT_S = 60
+TESTS = Path(__file__).parents[2]
+MODULES = {"__init__.py": "", "engine.py": "engine.py", "launch_server.py": "stand_in.py"}
+"""Of the package that takes sglang's place -> what of the tests it is; "": nothing."""
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -73,9 +75,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(folder: Path, ready_s: int = LIMIT_S, **told: Any) -> Job:
-    for path, text in servers.modules().items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(text)
+    (folder / "sglang").mkdir(exist_ok=True)
+    for name, source in MODULES.items():
+        (folder / "sglang" / name).write_text(source and (TESTS / source).read_text())
     port = free_port()
     return Job(
         argv=(sys.executable, "-m", "sglang.launch_server", "--host", "127.0.0.1", "--port", str(port), "--other", "x"),
