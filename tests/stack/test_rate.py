@@ -26,7 +26,10 @@ INTERVAL = 8
 PROMPT, TOKENS = "Write some prose.", 129
 
 
-@pytest.fixture(scope="module", params=[1, INTERVAL], ids=lambda tokens: f"every {tokens}")
+EACH = pytest.param(1, marks=pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=[EACH, INTERVAL], ids=lambda tokens: f"every {tokens}")
 def running(
     request: pytest.FixtureRequest, stack_python: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:

@@ -161,6 +161,7 @@ def test_the_pin_holds_against_a_newer_driver(machine: Machine, repositories: Re
     )
 
 
+@pytest.mark.long
 def test_a_kernel_without_its_module_is_not_rebooted_into(machine: Machine, repositories: Repositories) -> None:
     """An administrator's upgrade brought a kernel whose headers the mirror does not have yet."""
     stock = stubs.of_debian(repositories.kernel, repositories.version)

@@ -155,6 +155,7 @@ def test_a_refusal_touches_nothing(machine: Machine) -> None:
     assert files(machine) == before
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("first")
 def test_settings_survive_a_reboot_that_nobody_planned(machine: Machine) -> None:
     machine.reboot()

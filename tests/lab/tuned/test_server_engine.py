@@ -106,6 +106,7 @@ def test_garbage_fails_the_canary_at_any_speed(host: Host) -> None:
 WORSE = {"rate": 1000.0, "hang_over": 400, "crash_over": 200}
 
 
+@pytest.mark.long
 def test_a_hang_in_a_long_prompt_ends_in_its_time(host: Host) -> None:
     run = host.deploy(engine=WORSE)
     assert run.code == 0, run.said
@@ -116,6 +117,7 @@ def test_a_hang_in_a_long_prompt_ends_in_its_time(host: Host) -> None:
     assert verdicts["decode long prompt"].result == "fail"
 
 
+@pytest.mark.long
 def test_a_crash_is_told_and_it_comes_back(host: Host) -> None:
     before = host.main()
     run = host.deploy("checks/decode.py", engine=WORSE)
