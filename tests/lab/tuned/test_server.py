@@ -81,6 +81,7 @@ def test_after_a_reboot_it_serves_without_a_controller(host: Host) -> None:
     assert run.results("pass") >= {LAUNCH, READY}, run.said
 
 
+@pytest.mark.long
 def test_with_a_key_clients_reach_it_through_the_front_alone(host: Host, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("0123456789abcdef-s3cret\n")
