@@ -26,6 +26,12 @@ class Outcome:
     why: str
     said: str
 
+    @property
+    def warnings(self) -> list[str]:
+        """Of what it printed, the lines that tell of something missing or failed."""
+        lines = self.said.splitlines()
+        return sorted({line for line in lines if "not found" in line or "fail" in line.lower()})[:20]
+
 
 def apart(work: Callable[[], Any], limit_s: float) -> Outcome:
     """Do it and wait, without looking in between. The caller may have no threads: it is forked. Never raises."""

@@ -65,8 +65,7 @@ def measure(order: Order) -> dict[str, Any]:
     outcome = apart(lambda: _measured(order), order.limit_s)
     # A server that starts meanwhile makes it worthless.
     why = outcome.why or ("server running" if busy(order.server) else "")
-    said = [line for line in outcome.said.splitlines() if "not found" in line or "fail" in line.lower()]
-    return {**record, **({} if why else outcome.value), "why": why, "said": sorted(set(said))[:20]}
+    return {**record, **({} if why else outcome.value), "why": why, "said": outcome.warnings}
 
 
 def _measured(order: Order) -> dict[str, Any]:

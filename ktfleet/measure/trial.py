@@ -59,8 +59,9 @@ def measure(order: Order) -> dict[str, Any]:
     if busy(order.server):
         return {**record, "why": "server running"}
     outcome = apart(lambda: _tried(order), order.limit_s)
-    said = [line for line in outcome.said.splitlines() if "not found" in line or "fail" in line.lower()]
-    return {**record, "why": outcome.why, "said": sorted(set(said))[:20], **(outcome.value or {})}
+    # A server that starts meanwhile makes it worthless.
+    why = outcome.why or ("server running" if busy(order.server) else "")
+    return {**record, **({} if why else outcome.value), "why": why, "said": outcome.warnings}
 
 
 def _tried(order: Order) -> dict[str, Any]:

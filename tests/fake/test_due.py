@@ -95,12 +95,15 @@ def test_a_server_is_left_alone_and_an_earlier_good_measurement_has_to_do(caplog
     assert deploy(
         MeasuredHost("ws01", converged(IDLE).model_copy(update={"dimms": DIMMS}), measured=BANDWIDTH), IDLE, bandwidth
     )
+    held = results.checks("ws01")["bandwidth"].holds_for
+    assert held
+    assert held["boot"] == converged(IDLE).kernel.boot_id
     kernel = running(SERVED).kernel.model_copy(update={"boot_id": "another"})
     fake = MeasuredHost("ws01", running(SERVED, kernel=kernel), measured=BANDWIDTH)
     assert deploy(fake, SERVED, bandwidth)
     assert fake.ran == []
     assert "but the server runs; interrupt = true stops it for a new one" in caplog.text
-    assert results.checks("ws01")["bandwidth"].holds_for != {}
+    assert results.checks("ws01")["bandwidth"].holds_for == held, "it is still the earlier boot's"
 
 
 def test_without_an_earlier_one_it_is_measured_and_not_decided() -> None:
