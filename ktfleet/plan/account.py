@@ -7,6 +7,7 @@ from shlex import join
 from typing import TYPE_CHECKING
 
 from ktfleet.host.state import HostState, User
+from ktfleet.plan.shell import make_folder
 from ktfleet.problem import Problem
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def create(plan: Plan, state: HostState) -> tuple[str, ...]:
         commands.append(join(("usermod", *options, ACCOUNT)))
     if home != (NUMBER, NUMBER, HOME_MODE):
         owner = ("-o", str(NUMBER), "-g", str(NUMBER))
-        commands.append(join(("install", "-d", "-m", HOME_MODE, *owner, HOME)))
+        parent = make_folder(HOME.rpartition("/")[0])
+        commands.append(f"{parent} && {join(('install', '-d', '-m', HOME_MODE, *owner, HOME))}")
     return tuple(commands)
 
 

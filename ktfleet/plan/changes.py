@@ -33,6 +33,7 @@ from ktfleet.plan.places import (
 )
 from ktfleet.plan.request import looked_at
 from ktfleet.plan.row import Concern, Setting, Writer
+from ktfleet.plan.shell import make_folder
 
 Commands = tuple[str, ...]
 Change = Callable[[Plan, HostState], Commands]
@@ -149,7 +150,7 @@ def remember(plan: Plan, state: HostState) -> Commands:
 
 def _keep(path: str) -> str:
     copy = PurePosixPath(f"{BEFORE_FILES}{path}")
-    return f"mkdir -p {quote(str(copy.parent))} && cp -p {quote(path)} {quote(str(copy))}"
+    return f"{make_folder(str(copy.parent))} && cp -p {quote(path)} {quote(str(copy))}"
 
 
 def write(file: File) -> str:
@@ -161,7 +162,7 @@ def write(file: File) -> str:
     temporary = quote(str(target.with_name(f".{target.name}.ktfleet-new")))
     write = f"printf %s {quote(file.content)} > {temporary}"
     steps = (
-        f"mkdir -p {quote(str(target.parent))}",
+        make_folder(str(target.parent)),
         write,
         f"chmod {file.mode} {temporary}",
         f"sync {temporary}",

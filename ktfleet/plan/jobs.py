@@ -9,6 +9,7 @@ from functools import cache
 from ktfleet.host import bundle
 from ktfleet.host.state import HostState
 from ktfleet.plan.files import File
+from ktfleet.plan.shell import make_folder
 
 
 @cache
@@ -25,7 +26,7 @@ def place_program(file: File, state: HostState) -> tuple[str, ...]:
     folder, _, name = file.path.rpartition("/")
     new = f"{folder}/.{name}.ktfleet-new"
     unpack = f"printf %s {packed} | base64 -d | gzip -d >{new}"
-    return (f"mkdir -p {folder} && {unpack} && chmod {file.mode} {new} && sync {new} && mv -f {new} {file.path}",)
+    return (f"{make_folder(folder)} && {unpack} && chmod {file.mode} {new} && sync {new} && mv -f {new} {file.path}",)
 
 
 def at_work(unit: str, state: HostState) -> bool:

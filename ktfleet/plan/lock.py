@@ -6,6 +6,7 @@ import re
 from shlex import quote
 
 from ktfleet.plan.places import LOCK
+from ktfleet.plan.shell import make_folder
 from ktfleet.problem import Problem
 
 _HOLDER = re.compile(r"(?P<user>\S+)@(?P<controller>\S+) pid (?P<pid>\d{1,10}) since \S+")
@@ -32,7 +33,7 @@ def take(who: str) -> str:
     """A shell command that fails, naming the holder, unless the lock was free. /run: a reboot frees it."""
     made = f"(set -C; printf %s {quote(who)} >{LOCK}) 2>/dev/null"
     other = f'"another run is changing this host: seen $(cat {LOCK}), wanted nobody; wait for it to end"'
-    return f"mkdir -p {LOCK.rpartition('/')[0]} && {{ {made} || {{ echo {other} >&2; exit 1; }}; }}"
+    return f"{make_folder(LOCK.rpartition('/')[0])} && {{ {made} || {{ echo {other} >&2; exit 1; }}; }}"
 
 
 def take_over(dead: str, who: str) -> str:

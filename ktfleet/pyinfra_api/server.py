@@ -17,6 +17,7 @@ from ktfleet.plan import Plan
 from ktfleet.plan.places import FRONT_UNIT, MEASUREMENTS, SERVER_KEY, SERVER_STATUS
 from ktfleet.plan.server import changes
 from ktfleet.plan.server.key import read
+from ktfleet.plan.shell import make_folder
 from ktfleet.problem import Refused
 from ktfleet.pyinfra_api.facts import forget, host_state
 from ktfleet.pyinfra_api.measurement import Measured, command, place_measurements
@@ -27,7 +28,7 @@ CHECK = "server"
 _NEW = f"{SERVER_KEY}.new"
 PLACE_KEY = (
     # The key comes on the standard input: no process list and no log shows it.
-    f"umask 077 && mkdir -p {SERVER_KEY.rpartition('/')[0]} && head -n 1 >{_NEW} && chmod 600 {_NEW} && "
+    f"{make_folder(SERVER_KEY.rpartition('/')[0])} && umask 077 && head -n 1 >{_NEW} && chmod 600 {_NEW} && "
     f"mv -f {_NEW} {SERVER_KEY} && {{ ! systemctl -q is-active {FRONT_UNIT} || systemctl restart {FRONT_UNIT}; }}"
 )
 

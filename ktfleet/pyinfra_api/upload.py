@@ -12,6 +12,7 @@ from shlex import join
 from pyinfra import host
 from pyinfra.api import FactBase, FileUploadCommand, StringCommand
 
+from ktfleet.plan.shell import make_folder
 from ktfleet.pyinfra_api.operations import Commands
 
 
@@ -21,7 +22,7 @@ def place(wanted: Mapping[str, bytes | Path], mode: str = "0644") -> Commands:
     differing = {path: content for path, content in wanted.items() if there.get(path) != _digest(content)}
     if not differing:
         return
-    yield StringCommand(join(("mkdir", "-p", next(iter(differing)).rpartition("/")[0])))
+    yield StringCommand(make_folder(next(iter(differing)).rpartition("/")[0]))
     for path, content in differing.items():
         source = BytesIO(content) if isinstance(content, bytes) else str(content)
         yield FileUploadCommand(source, f"{path}.new", remote_temp_filename=host.get_temp_filename(path))

@@ -80,7 +80,7 @@ def test_it_is_placed_once_run_and_judged() -> None:
     assert check(fake)
     assert fake.uploads == [f"{MEASURE}/measure.pyz.new"]
     assert fake.commands == [
-        f"mkdir -p {MEASURE}",
+        f"(umask 022 && mkdir -p {MEASURE})",
         f"chmod 0644 {MEASURE}/measure.pyz.new && mv {MEASURE}/measure.pyz.new {MEASURE}/measure.pyz",
     ]
     (ran,) = fake.ran

@@ -87,7 +87,7 @@ def test_what_is_missing_is_placed_and_only_that() -> None:
     names = ("gpu.py", "gpu.cu", "pynvml.py")
     assert fake.uploads == [f"{MEASURE}/{name}.new" for name in names]
     assert fake.commands == [
-        f"mkdir -p {MEASURE}",
+        f"(umask 022 && mkdir -p {MEASURE})",
         " && ".join(f"chmod 0644 {MEASURE}/{name}.new && mv {MEASURE}/{name}.new {MEASURE}/{name}" for name in names),
     ]
     again = host(plain("healthy"), placed=True)

@@ -10,7 +10,7 @@ from ktfleet.plan import Plan, account, apt, jobs
 from ktfleet.plan.changes import Commands, place
 from ktfleet.plan.files import File
 from ktfleet.plan.places import CONVERT_UNIT, DOWNLOAD_UNIT, FSTAB, WEIGHTS, WEIGHTS_JOB, unit_file
-from ktfleet.plan.shell import stop
+from ktfleet.plan.shell import make_folder, stop
 from ktfleet.plan.weights import fstab
 from ktfleet.plan.weights.refusals import owner_problem
 from ktfleet.plan.weights.wanted import downloaded, have_shards
@@ -61,7 +61,7 @@ def mount(plan: Plan, state: HostState) -> Commands:
     root = "the data disk is the root file system: seen the same device, wanted another; correct data in the inventory"
     same = f'[ "$(stat -c %d {where})" != "$(stat -c %d /)" ]'
     return (
-        f'mkdir -p {where} && {{ [ -z "$(ls -A {where})" ] || {{ {stop(full)}; }}; }}',
+        f'{make_folder(data.mount)} && {{ [ -z "$(ls -A {where})" ] || {{ {stop(full)}; }}; }}',
         f"systemctl daemon-reload && {{ mount {where} || {{ {stop(failed)}; }}; }}",
         f"{same} || {{ umount {where}; {stop(root)}; }}",
     )

@@ -29,7 +29,7 @@ def test_a_fresh_host_gets_group_user_and_home_in_this_order() -> None:
         "groupadd --system --gid 790 ktfleet",
         "useradd --system --uid 790 --gid 790 --home /var/lib/ktfleet/home --shell /usr/sbin/nologin "
         "--no-create-home ktfleet",
-        "install -d -m 0750 -o 790 -g 790 /var/lib/ktfleet/home",
+        f"{PARENT}-m 0750 -o 790 -g 790 /var/lib/ktfleet/home",
     )
 
 
@@ -37,10 +37,13 @@ def test_a_converged_host_gets_nothing() -> None:
     assert account.create(PLAN, DONE) == ()
 
 
+PARENT = "(umask 022 && mkdir -p /var/lib/ktfleet) && install -d "
+
+
 @pytest.mark.parametrize(("update", "begins"), [
     ({"users": {"ktfleet": account.WANTED.model_copy(update={"shell": "/bin/bash"})}}, "usermod --gid 790"),
-    ({"folders": {account.HOME: Folder(uid=0, gid=0, mode="0755")}}, "install -d"),
-    ({"folders": {account.HOME: None}}, "install -d"),
+    ({"folders": {account.HOME: Folder(uid=0, gid=0, mode="0755")}}, PARENT),
+    ({"folders": {account.HOME: None}}, PARENT),
     ({"groups": {}}, "groupadd"),
 ])  # fmt: skip
 def test_only_what_differs_is_corrected_and_the_check_sees_it(update: dict[str, Any], begins: str) -> None:
