@@ -37,7 +37,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, str]]] = {
 """Arrangements on a machine with two CPUs without hyperthreads -> how, and the variables that go with it.
 
 distributor-unpinned.json beside them cannot be ordered: in one of 40 starts of `others-anywhere` kt-kernel itself left
-its distributing worker unpinned (it is bound while it loads hwloc's topology, which may put back what was before).
+its distributing worker unpinned, before they got the variables of `expert_layer.BINDING`.
 """
 
 

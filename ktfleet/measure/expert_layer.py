@@ -27,9 +27,11 @@ KERNELS = {"AMXINT4": ("AMXInt4_MOE",), "MXFP4": ("AMXFP4_KGroup_MOE", "AVX2MXFP
 MOST_TOKENS = 32
 """Of one call that a layer has room for: AMXINT4 takes a multiple of 32 alone."""
 PROJECTIONS = ("gate", "up", "down")
-STARTS = 8
-"""Of pools until each one's first worker is bound. kt-kernel binds it while that thread reads the topology, which may
-put back what was before: seen in about one of 20 starts on a busy machine with two CPUs (0.7.2)."""
+BINDING = {"HWLOC_COMPONENTS": "-x86"}
+"""Variables with which pools have to start. kt-kernel binds a pool's first worker while that thread reads the topology
+(0.7.2), for which hwloc's x86 component moves it over all CPUs and then puts back what was before: on a busy machine
+with two CPUs 22 of 400 starts left it unpinned, and none of 400 without that component, 2026-12-02. What it would add
+is in sysfs, too."""
 DISTINCT = 4
 """Experts that differ; the others hold the same numbers in memory of their own."""
 
@@ -62,6 +64,7 @@ def load(folder: Path, variant: str = "") -> Any:
 
     Raises ImportError.
     """
+    os.environ.update(BINDING)
     if not variant:
         # A variable of a shell's must not choose: it would be another kernel than the server's.
         os.environ.pop("KT_KERNEL_CPU_VARIANT", None)
@@ -99,14 +102,9 @@ class Pools:
         wanted.subpool_numa_map = list(range(len(workers)))
         wanted.subpool_thread_count = list(workers)
         self.workers = tuple(workers)
-        self.infer: Any = None
-        for _ in range(STARTS):
-            self.infer = None  # its threads end before new ones are counted
-            before = threads()
-            self.infer = extension.CPUInfer(wanted)
-            self.threads = {thread: name for thread, name in threads().items() if thread not in before}
-            if not any("_m_" in name and len(cpus) > 1 for name, cpus in workers_of(self).items()):
-                break
+        before = threads()
+        self.infer = extension.CPUInfer(wanted)
+        self.threads = {thread: name for thread, name in threads().items() if thread not in before}
 
     def do(self, task: Any) -> None:
         """Submit a task and wait for its end."""

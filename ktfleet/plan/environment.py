@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ktfleet.config import Gpu, Workstation
 from ktfleet.host.state import HostState
+from ktfleet.measure.expert_layer import BINDING
 from ktfleet.plan.account import HOME
 from ktfleet.plan.cores import Cores
 from ktfleet.plan.memory import Memory
@@ -15,12 +16,12 @@ from ktfleet.plan.settings import GLIBC_TUNABLES
 from ktfleet.recipes import GIB, Recipe
 
 UNSET = ("SGLANG_", "SGL_", "KT_", "KTFLEET_", "NCCL_", "OMP_", "GOMP_", "KMP_", "MKL_", "CUDA_", "NVIDIA_", "TORCH_",
-         "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "TRANSFORMERS_", "PYTHON", "LD_", "GLIBC_")  # fmt: skip
+         "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "TRANSFORMERS_", "PYTHON", "LD_", "GLIBC_", "HWLOC_")  # fmt: skip
 """Beginnings of names that change what the server does: to be unset where the environment cannot be emptied."""
 
 OWNED = frozenset({"HOME", "LANG", "PATH", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED", "HF_HUB_OFFLINE", "CUDA_HOME",
                    "TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_WORKSPACE_BASE", "MAX_JOBS",
-                   GLIBC_TUNABLES, "SGLANG_EXTERNAL_MODEL_PACKAGE", "PYTHONPATH", VARIABLE})  # fmt: skip
+                   GLIBC_TUNABLES, *BINDING, "SGLANG_EXTERNAL_MODEL_PACKAGE", "PYTHONPATH", VARIABLE})  # fmt: skip
 """Variables that follow from plan and configuration: a recipe must not give them a second time."""
 
 _COMPILER_GIB, _KEPT_FREE_GIB = 8, 16
@@ -49,6 +50,7 @@ def environment(
         "HF_HUB_OFFLINE": "1",
         **_compiling(state, config.gpu, division, need),
         **{setting.key: setting.wanted for setting in settings if setting.key == GLIBC_TUNABLES},
+        **BINDING,
         **_method(recipe),
         **(loaded.environment if loaded else {}),
         **recipe.environment,

@@ -136,7 +136,8 @@ class Machine:
 
     def run(self, command: str, *, sudo: bool = False, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a shell command on the machine; with `check`, a failure raises what it said."""
-        remote = f"sudo sh -c {shlex.quote(command)}" if sudo else command
+        # What a test arranges is for everybody; only what ktfleet makes meets the machine's own umask.
+        remote = f"sudo sh -c {shlex.quote(f'umask 022; {command}')}" if sudo else command
         done = subprocess.run(
             self.ssh_command(remote),
             stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from ktfleet.judge.placement import judge
 from ktfleet.measure.placement import Order, measure
 from ktfleet.measure.placement_record import Record
-from tests.pools import CASES, held
+from tests.pools import CASES, ROOT, held
 from tests.unit.judge.test_placement import SMALL
 
 pytestmark = pytest.mark.stack
@@ -21,6 +22,29 @@ pytestmark = pytest.mark.stack
 def folder(stack_python: Path) -> Path:
     code = "import sysconfig; print(sysconfig.get_path('platlib'))"
     return Path(subprocess.check_output([stack_python, "-c", code], text=True).strip())
+
+
+START = """
+import sys
+from pathlib import Path
+from ktfleet.measure import expert_layer
+{before}
+expert_layer.Pools(expert_layer.load(Path(sys.argv[1])), [1])
+"""
+CALL = re.compile(r"(\d+) +sched_setaffinity\((\d+), ")
+
+
+@pytest.mark.parametrize(("before", "moves"), [("", False), ("expert_layer.BINDING.clear()", True)])
+def test_a_first_worker_moves_nowhere_after_it_is_bound(
+    before: str, moves: bool, stack_python: Path, folder: Path, tmp_path: Path
+) -> None:
+    """Somebody else binds it, once. If it goes over the CPUs by itself, it undoes that at times."""
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-o", trace, "-e", "trace=sched_setaffinity", stack_python, "-c"]
+    subprocess.run([*command, START.format(before=before), folder], check=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    calls = [(match[1], match[2]) for match in map(CALL.match, trace.read_text().splitlines()) if match]
+    (bound,) = {thread for _, thread in calls if thread != "0"}
+    assert ((bound, "0") in calls) == moves
 
 
 @pytest.mark.skipif(os.cpu_count() != 2, reason="the arrangements are those of a machine with two CPUs")

@@ -10,6 +10,7 @@ taskset --cpu-list 40-79 env -i \
   FLASHINFER_CUDA_ARCH_LIST=12.0a \
   FLASHINFER_WORKSPACE_BASE=/var/lib/ktfleet/home \
   MAX_JOBS=13 \
+  HWLOC_COMPONENTS=-x86 \
   SGLANG_EXTERNAL_MODEL_PACKAGE=ktfleet.runtime \
   'KTFLEET_OVERLAY={"method": "AMXINT4", "layers": 43, "experts": 256, "per_token": 6, "clamp": 10.0, "top_k": 4, "status": "/run/ktfleet-server/overlay.json"}' \
   PYTHONPATH=/opt/ktfleet/own/HASH \

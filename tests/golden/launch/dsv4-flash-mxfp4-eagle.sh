@@ -10,6 +10,7 @@ taskset --cpu-list 40-79 env -i \
   FLASHINFER_CUDA_ARCH_LIST=12.0a \
   FLASHINFER_WORKSPACE_BASE=/var/lib/ktfleet/home \
   MAX_JOBS=11 \
+  HWLOC_COMPONENTS=-x86 \
   SGLANG_DSV4_MODE=2604 \
   SGLANG_DSV4_2604_SUBMODE=2604B \
   /opt/ktfleet/stack/bin/python -m sglang.launch_server \

@@ -10,6 +10,7 @@ taskset --cpu-list 40-79 env -i \
   FLASHINFER_CUDA_ARCH_LIST=12.0a \
   FLASHINFER_WORKSPACE_BASE=/var/lib/ktfleet/home \
   MAX_JOBS=22 \
+  HWLOC_COMPONENTS=-x86 \
   /opt/ktfleet/stack/bin/python -m sglang.launch_server \
   --model-path /srv/models/Qwen3-30B-A3B \
   --served-model-name Qwen3-30B-A3B \
