@@ -69,6 +69,7 @@ def index(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     machine.run("rm -rf /opt/ktfleet", sudo=True)
 
 
+@pytest.mark.long
 def test_an_index_that_is_down_is_one_line(index: Index) -> None:
     run = index.deploy("one", up=False)
     assert run.code != 0
@@ -95,6 +96,7 @@ def test_the_run_after_it_changes_nothing(index: Index) -> None:
     assert (run.proven, run.changed) == (True, 0), run.said
 
 
+@pytest.mark.long
 def test_an_upgrade_that_fails_its_proof_leaves_the_server_s_environment_alone(index: Index) -> None:
     run = index.deploy("bad")
     assert run.code != 0
@@ -103,6 +105,7 @@ def test_an_upgrade_that_fails_its_proof_leaves_the_server_s_environment_alone(i
     assert index.machine.run(VALUE).stdout.strip() == "1.0"
 
 
+@pytest.mark.long
 def test_a_good_one_is_switched_to_and_back_again(index: Index) -> None:
     run = index.deploy("two")
     assert run.code == 0, run.said
