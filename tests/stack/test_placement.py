@@ -40,6 +40,8 @@ def test_a_first_worker_moves_nowhere_after_it_is_bound(
 ) -> None:
     """Somebody else binds it, once. If it goes over the CPUs by itself, it undoes that at times."""
     trace = tmp_path / "trace"
+    if subprocess.run(["strace", "-o", trace, "true"], check=False).returncode:
+        pytest.skip("this machine lets no program be traced")
     command = ["strace", "-f", "-o", trace, "-e", "trace=sched_setaffinity", stack_python, "-c"]
     subprocess.run([*command, START.format(before=before), folder], check=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
     calls = [(match[1], match[2]) for match in map(CALL.match, trace.read_text().splitlines()) if match]
